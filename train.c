@@ -50,7 +50,8 @@ struct Run {
 
 // ---- the command line ----
 
-// Reads a checkpoint's identity: text of data/flags/ in a file of zero/checkpoint/.
+// Reads a checkpoint's model, as --init's flags: from its identity, a text of data/flags/ in a file
+// of zero/checkpoint/.
 static int read_run_flags(const char *path, char **text, char **where, struct Error *e) {
     char *identity;
     int err = import_run_peek(path, where, &identity, e);
@@ -84,7 +85,7 @@ static int read_line(struct Run *run, int argc, char **argv, struct Error *e) {
 
 static int resolve_line(struct Run *run, struct Error *e) {
     struct CommandLine *line = &run->line;
-    if (options_mode(&line->run) <= MODE_VERSION)
+    if (options_mode(&line->run) <= MODE_VERSION) // help, or the version
         return 0;
     struct SettingsUse use = {.said = flags_said(&run->flags),
                               .plan = line->run.plan,
@@ -194,17 +195,17 @@ static int converse(struct Trainer *t, struct Error *e) {
     struct Run *run = t->hooks.context;
     struct Sampling s = make_sampling(&run->line.run, &run->texts.stops);
     size_t longest = t->rank.model.config.seq_len, count;
-    struct Ids asked = {0};
+    struct Ids prompt = {0};
     struct Generation g;
     int err;
     generation_open(&g, &t->rank);
     if (trainer_speaks(t) && run->texts.dialog.terminal)
         run->texts.dialog.interrupts = request_typing_begin();
     do {
-        asked.count = 0;
-        err = trainer_speaks(t) ? dialog_ask(&run->texts.dialog, &asked, e) : 0;
-        count = asked.count;
-        int32_t *ids = generation_share(&t->rank, asked.data, &count);
+        prompt.count = 0;
+        err = trainer_speaks(t) ? dialog_ask(&run->texts.dialog, &prompt, e) : 0;
+        count = prompt.count;
+        int32_t *ids = generation_share(&t->rank, prompt.data, &count);
         if (count) {
             generation_begin(&g, 0, ids, count,
                              size_min(run->line.run.sample_tokens, longest - count), &s);
@@ -216,18 +217,18 @@ static int converse(struct Trainer *t, struct Error *e) {
     if (trainer_speaks(t))
         request_typing_end();
     generation_close(&g);
-    ids_free(&asked);
+    ids_free(&prompt);
     return zero_agree(&t->rank.zero, err);
 }
 
 // The answers of --prompts that are being made: text i of the generation is for prompt
-// `prompt_of[i]`; the number of prompts: for none.
+// `prompt_of[i]`, or for none if that is `prompts`, their number.
 struct Answering {
     struct Run *run;
     struct Generation g;
     struct Answers *answers; // of rank 0
     struct Sampling *sampling;
-    size_t *prompt_of, all, next;
+    size_t *prompt_of, prompts, next;
     uint64_t tokens;         // that were made
     double begin, last_told; // when the first text began; when progress was last told
 };
@@ -241,7 +242,8 @@ static void begin_prompt(struct Answering *a, size_t i) {
     const struct Ids *ids = prompts_ids(p, a->next);
     size_t room = a->g.rank->model.config.seq_len - ids->count;
     a->sampling[i] = make_sampling(o, prompts_stops(p, a->next));
-    // Prompts that are alike need not have one answer, nor those of the next seed, one line on.
+    // Equal prompts may get different answers. With seed + line a prompt would get the answer that
+    // the one before it gets with the next seed.
     a->sampling[i].seed = rng_bits(o->seed, a->next);
     a->g.text[i].cached = 0; // an answer does not depend on what was answered before it
     generation_begin(&a->g, i, ids->data, ids->count, size_min(o->sample_tokens, room),
@@ -249,18 +251,18 @@ static void begin_prompt(struct Answering *a, size_t i) {
     a->prompt_of[i] = a->next++;
 }
 
-// Gives prompts to the texts that have none. Returns how many texts have one.
+// Gives prompts to the texts that have none, while there are some. Returns how many texts have one.
 static size_t begin_prompts(struct Answering *a) {
-    size_t first = a->next, have = 0;
+    size_t first = a->next, active = 0;
     for (size_t i = 0; i < a->g.texts; i++)
         first = size_min(first, a->prompt_of[i]);
     for (size_t i = 0; i < a->g.texts; i++) {
-        bool idle = a->prompt_of[i] == a->all;
-        if (idle && a->next < size_min(a->all, first + BATCHES_AHEAD * a->g.texts))
+        bool idle = a->prompt_of[i] == a->prompts;
+        if (idle && a->next < size_min(a->prompts, first + BATCHES_AHEAD * a->g.texts))
             begin_prompt(a, i);
-        have += a->prompt_of[i] < a->all;
+        active += a->prompt_of[i] < a->prompts;
     }
-    return have;
+    return active;
 }
 
 static int put_answer(struct Answering *a, size_t i, struct Error *e) {
@@ -274,7 +276,7 @@ static int put_answer(struct Answering *a, size_t i, struct Error *e) {
     return err;
 }
 
-// Logs how many answers are done. open: the answers that are being made.
+// Logs on rank 0, every PROGRESS_SECONDS, how many answers are done. open: how many are being made.
 static void log_progress(struct Answering *a, size_t open) {
     double now = base_seconds();
     if (!a->answers || now - a->last_told < PROGRESS_SECONDS)
@@ -283,7 +285,7 @@ static void log_progress(struct Answering *a, size_t open) {
     size_t done = answers_done(a->answers);
     log_line(LOG_NORMAL,
              "%zu of %zu answers are written, %zu wait for one before them, %.1f tokens/s", done,
-             a->all, a->next - open - done, (double)a->tokens / (now - a->begin));
+             a->prompts, a->next - open - done, (double)a->tokens / (now - a->begin));
 }
 
 // Answers prompts, as many at a time as the cache has sequences, until all are answered.
@@ -295,9 +297,9 @@ static int answer_all(struct Answering *a, struct Error *e) {
         err = generation_check(&a->g, e);
         a->tokens += open;
         for (size_t i = 0; i < a->g.texts && !err; i++)
-            if (a->prompt_of[i] < a->all && !a->g.text[i].active) {
+            if (a->prompt_of[i] < a->prompts && !a->g.text[i].active) {
                 err = zero_agree(&a->g.rank->zero, a->answers ? put_answer(a, i, e) : 0);
-                a->prompt_of[i] = a->all;
+                a->prompt_of[i] = a->prompts;
                 open--;
             }
         log_progress(a, open);
@@ -308,7 +310,7 @@ static int answer_all(struct Answering *a, struct Error *e) {
 static int answer_prompts(struct Trainer *t, struct Error *e) {
     struct Run *run = t->hooks.context;
     const struct Options *o = &run->line.run;
-    struct Answering a = {.run = run, .all = prompts_count(run->texts.prompts)};
+    struct Answering a = {.run = run, .prompts = prompts_count(run->texts.prompts)};
     struct Error ignored;
     int err = trainer_speaks(t) ? answers_open(&a.answers, run->texts.prompts, o->answers, e) : 0;
     err = zero_agree(&t->rank.zero, err);
@@ -317,19 +319,19 @@ static int answer_prompts(struct Trainer *t, struct Error *e) {
         a.prompt_of = base_alloc(a.g.texts * sizeof *a.prompt_of);
         a.sampling = base_alloc(a.g.texts * sizeof *a.sampling);
         for (size_t i = 0; i < a.g.texts; i++)
-            a.prompt_of[i] = a.all;
-        size_t first = zero_share(&t->rank.zero, a.answers ? answers_done(a.answers) : 0)[0];
-        a.next = first;
-        if (first && trainer_speaks(t))
-            log_line(LOG_NORMAL, "%zu of %zu prompts are answered already in %s", first, a.all,
-                     o->answers);
+            a.prompt_of[i] = a.prompts;
+        size_t answered = zero_share(&t->rank.zero, a.answers ? answers_done(a.answers) : 0)[0];
+        a.next = answered;
+        if (answered && trainer_speaks(t))
+            log_line(LOG_NORMAL, "%zu of %zu prompts are answered already in %s", answered,
+                     a.prompts, o->answers);
         a.begin = a.last_told = base_seconds();
         err = answer_all(&a, e);
         double seconds = base_seconds() - a.begin;
-        if (!err && first < a.all && trainer_speaks(t))
+        if (!err && answered < a.prompts && trainer_speaks(t))
             log_line(LOG_NORMAL, "%zu answer%s, %llu tokens in %.1f s: %.1f tokens/s",
-                     a.all - first, a.all - first == 1 ? "" : "s", (unsigned long long)a.tokens,
-                     seconds, (double)a.tokens / seconds);
+                     a.prompts - answered, a.prompts - answered == 1 ? "" : "s",
+                     (unsigned long long)a.tokens, seconds, (double)a.tokens / seconds);
         generation_close(&a.g);
     }
     free(a.prompt_of);
@@ -355,8 +357,8 @@ static int evaluate(struct Trainer *t, struct Error *e) {
     return err;
 }
 
-// Opens rank 0's console and log; in --out if there will be steps.
-static int open_console(struct Run *run, struct Trainer *t, struct Error *e) {
+// Opens rank 0's console, and if there will be steps its files in --out.
+static int open_rank_console(struct Run *run, struct Trainer *t, struct Error *e) {
     const struct Options *o = &run->line.run;
     struct Console *console = &run->console;
     uint64_t step = t->rank.zero.step;
@@ -408,7 +410,7 @@ static void print_end(struct Run *run, struct Trainer *t) {
 
 static int train(struct Trainer *t, struct Error *e) {
     struct Run *run = t->hooks.context;
-    int err = open_console(run, t, e);
+    int err = open_rank_console(run, t, e);
     if (!err)
         err = trainer_run(t, e);
     if (trainer_speaks(t))
@@ -424,7 +426,7 @@ static bool is_conversation(const struct Options *o) {
 
 static int sample(struct Trainer *t, struct Error *e) {
     struct Run *run = t->hooks.context;
-    int err = open_console(run, t, e);
+    int err = open_rank_console(run, t, e);
     if (err)
         return err;
     if (run->texts.prompts)
@@ -435,7 +437,7 @@ static int sample(struct Trainer *t, struct Error *e) {
 }
 
 static int only_evaluate(struct Trainer *t, struct Error *e) {
-    int err = open_console(t->hooks.context, t, e);
+    int err = open_rank_console(t->hooks.context, t, e);
     return err ? err : trainer_evaluate(t, e);
 }
 
@@ -451,16 +453,16 @@ static bool reads_init_weights(const struct Run *run) {
 static struct Trainer make_trainer(struct Run *run) {
     const struct Options *o = &run->line.run;
     struct Data *data = run->texts.data;
-    uint64_t all = data_val_samples(data), some = o->val_batches * run->job.settings.batch;
-    uint64_t limited = o->eval_limit ? size_min(o->eval_limit, all) : all;
+    uint64_t all = data_val_samples(data), wanted = o->val_batches * run->job.settings.batch;
+    uint64_t eval_samples = o->eval_limit ? size_min(o->eval_limit, all) : all;
     return (struct Trainer){
         .settings = &run->line.train,
-        .val_samples = size_min(some, all),
+        .val_samples = size_min(wanted, all),
         .val_samples_at_end = all,
         .hooks = {data_train_batch, data_val_batch, data_train_counted, data_val_counted, data,
                   &run->console, console_step, console_note, console_line, console_sync, run,
                   print_validation, print_sample, evaluate},
-        .eval_samples = o->evals_ppl ? limited : 0,
+        .eval_samples = o->evals_ppl ? eval_samples : 0,
         .init = reads_init_weights(run) ? run->texts.model : (struct ImportSource){0},
         .init_adapter = run->texts.adapter,
         .exported = run->texts.exported,
@@ -480,7 +482,7 @@ static size_t texts_together(const struct Run *run) {
 }
 
 // Completes the ranks' settings.
-static int resolve_settings(struct Run *run, size_t vocab, struct Error *e) {
+static int complete_settings(struct Run *run, size_t vocab, struct Error *e) {
     const struct Options *o = &run->line.run;
     struct RankSettings *s = &run->job.settings;
     int err = settings_of_ranks(&run->line.train, &run->world, vocab, s, e);
@@ -493,12 +495,12 @@ static int resolve_settings(struct Run *run, size_t vocab, struct Error *e) {
     return err;
 }
 
-// Completes the settings once the vocabulary is known and --fit has chosen.
+// Completes the settings once the vocabulary is known, lets --fit choose, and completes them again.
 static int resolve_and_fit(struct Run *run, size_t vocab, struct Error *e) {
-    int err = resolve_settings(run, vocab, e);
+    int err = complete_settings(run, vocab, e);
     if (!err)
         err = predict_choose(&run->request, &run->line.train, &run->given.train, e);
-    return err ? err : resolve_settings(run, vocab, e);
+    return err ? err : complete_settings(run, vocab, e);
 }
 
 // An export copies the files beside the weights, and checkpoints lack the base of adapters: so a
@@ -536,13 +538,13 @@ static int check_weights(struct Run *run, struct Error *e) {
 // Refuses whatever can be refused before data are prepared and anything is printed. The vocabulary
 // is not known yet; only memory depends on it.
 static int check_before_data(struct Run *run, struct Error *e) {
-    int err = resolve_settings(run, 1, e);
+    int err = complete_settings(run, 1, e);
     if (!err && !options_only(&run->line.run))
         err = console_check(run->line.run.out, e);
     return err ? err : predict_check(&run->request, e);
 }
 
-// Lists the parameters to export, once the vocabulary is known.
+// Lists the parameters to export, once the vocabulary is known, and checks that the disk has room.
 static int list_export(struct Run *run, struct Error *e) {
     const struct ModelConfig *model = &run->job.settings.model;
     const struct ExportSink *sinks[] = {&run->texts.exported, &run->texts.exported_adapter};
@@ -552,7 +554,7 @@ static int list_export(struct Run *run, struct Error *e) {
         if (to->write && !err)
             err = params_visit(model, to->adapters, to->list, to->context, e);
         if (to->write && !err)
-            err = to->room(to->context, e);
+            err = to->check_room(to->context, e);
     }
     return err;
 }
@@ -560,12 +562,12 @@ static int list_export(struct Run *run, struct Error *e) {
 // Sets what depends on the data: whether sequences are packed, and how many steps --epochs are.
 static int set_from_data(struct Run *run, struct Error *e) {
     struct Settings *s = &run->line.train;
-    double share = init_is_fine_tuning_default(&run->flags, "warmup") ? INIT_WARMUP : -1;
+    double warmup_share = init_is_fine_tuning_default(&run->flags, "warmup") ? INIT_WARMUP : -1;
     uint64_t samples = data_epoch_samples(run->texts.data);
     s->rank.packed = data_packed(run->texts.data);
     if (!s->epochs || options_only(&run->line.run))
         return 0;
-    int err = settings_set_epochs(s, &run->given.train, samples, share, e);
+    int err = settings_set_epochs(s, &run->given.train, samples, warmup_share, e);
     if (!err && !run->world.first)
         settings_log_epochs(s, samples);
     run->job.trainer.resume.asked.steps = s->schedule.steps;
@@ -573,7 +575,7 @@ static int set_from_data(struct Run *run, struct Error *e) {
 }
 
 // Opens the texts; only rank 0 logs.
-static int open_texts(struct Run *run, struct Error *e) {
+static int open_run_texts(struct Run *run, struct Error *e) {
     enum LogLevel level = log_level;
     log_level = run->world.first ? LOG_QUIET : level;
     int err = texts_open(&run->texts, e);
@@ -587,20 +589,20 @@ static int prepare(struct Run *run, struct Error *e) {
     const struct World *w = &run->world;
     struct Texts *t = &run->texts;
     t->only_opens = w->node_rank > 0;
-    int err = world_agree(w, t->only_opens ? 0 : open_texts(run, e), e);
+    int err = world_agree(w, t->only_opens ? 0 : open_run_texts(run, e), e);
     if (err)
         return err;
     world_broadcast_in_node(w, (uint64_t *)&t->found, sizeof t->found / sizeof(uint64_t));
     if (t->only_opens)
-        err = open_texts(run, e);
+        err = open_run_texts(run, e);
     if (err == -ENOENT) { // this process has a --cache of its own
         t->only_opens = false;
-        err = open_texts(run, e);
+        err = open_run_texts(run, e);
     }
     return world_agree(w, err, e);
 }
 
-// Reports settings that came from --init or --deepspeed files.
+// Reports settings that came from --init or --deepspeed files, and what the model's files remark.
 static void report_defaults(struct Run *run) {
     const struct Options *o = &run->line.run;
     if (o->from_model && options_mode(o) == MODE_TRAIN && !run->world.first)
@@ -612,7 +614,7 @@ static void report_defaults(struct Run *run) {
 }
 
 // Runs a job from resolved options to its end. Processes agree after each part.
-static int run_job(struct Run *run, struct Error *e) {
+static int prepare_and_run(struct Run *run, struct Error *e) {
     struct Error ignored;
     int err = world_agree(&run->world, check_before_data(run, e), e);
     if (!err)
@@ -669,7 +671,7 @@ struct PageLine {
     struct Run *user, run;
 };
 
-// Reads it as far as `plan` does before it predicts.
+// Reads a command line of the page's, as far as `plan` does before it predicts.
 static int page_read(void *context, int argc, char **argv, struct RankSettings *out,
                      struct Error *e) {
     struct PageLine *line = context;
@@ -688,7 +690,7 @@ static int page_read(void *context, int argc, char **argv, struct RankSettings *
     set_text_options(run, MODE_PLAN);
     err = texts_predict(&run->texts, &vocab, &run->line.train.rank.packed, e);
     if (!err)
-        err = resolve_settings(run, vocab, e);
+        err = complete_settings(run, vocab, e);
     if (err)
         flags_describe_sources(&run->resolved, err == -EINVAL, e);
     *out = run->job.settings;
@@ -702,7 +704,7 @@ static void page_forget(void *context) {
     deepspeed_close(&line->run.deepspeed);
 }
 
-static int write_page(struct Run *run, struct Error *e) {
+static int make_page(struct Run *run, struct Error *e) {
     struct FlagsSaid said = flags_said(&run->flags);
     struct PageLine *line = base_alloc_zeroed(sizeof *line);
     line->user = run;
@@ -722,13 +724,13 @@ static int write_page(struct Run *run, struct Error *e) {
 // Plans a model, or a number of parameters without a model; or many models, for a page.
 static int plan(struct Run *run, struct Error *e) {
     if (run->line.run.html)
-        return write_page(run, e);
+        return make_page(run, e);
     size_t vocab = 1, parameters = run->line.run.params;
     int err = parameters ? 0 : texts_predict(&run->texts, &vocab, &run->line.train.rank.packed, e);
     if (!err && run->line.train.epochs)
         settings_log_epochs(&run->line.train, 0);
     if (!err)
-        err = parameters ? resolve_settings(run, vocab, e) : resolve_and_fit(run, vocab, e);
+        err = parameters ? complete_settings(run, vocab, e) : resolve_and_fit(run, vocab, e);
     if (err)
         return err;
     report_defaults(run);
@@ -770,9 +772,9 @@ static const struct {
     [MODE_PLAN] = {plan, NULL},
     [MODE_PLAN_PARAMETERS] = {plan, NULL},
     [MODE_PREPARE] = {only_prepare, NULL},
-    [MODE_SAMPLE] = {run_job, sample},
-    [MODE_EVAL... MODE_EXPORT] = {run_job, only_evaluate},
-    [MODE_TRAIN] = {run_job, train},
+    [MODE_SAMPLE] = {prepare_and_run, sample},
+    [MODE_EVAL... MODE_EXPORT] = {prepare_and_run, only_evaluate},
+    [MODE_TRAIN] = {prepare_and_run, train},
 };
 
 static int start_mode(struct Run *run, struct Error *e) {

@@ -94,7 +94,7 @@ int cache_make_inside(const char *cache_dir, const char *name, char **path, stru
 // ---- removing -----------------------------------------------------------------------------------
 
 // True if this is one of the names, or a temporary file that was to replace one.
-static bool is_own(const char *name, const char *const own[]) {
+static bool is_own_name(const char *name, const char *const own[]) {
     for (size_t i = 0; own[i]; i++) {
         size_t n = strlen(own[i]);
         if (!strcmp(name, own[i]) || atomic_file_is_tmp(name, own[i]) ||
@@ -110,24 +110,26 @@ struct Owned {
     double bytes;
 };
 
-static bool is_owned(int folder, const char *name, void *owned) {
+// Adds the bytes of a file if it has one of the names; false: it has not, or is no regular file.
+static bool add_owned(int folder, const char *name, void *owned) {
     struct Owned *o = owned;
     uint64_t bytes;
-    if (!is_own(name, o->names) || !folder_has_file(folder, name, &bytes))
+    if (!is_own_name(name, o->names) || !folder_has_file(folder, name, &bytes))
         return false;
     o->bytes += (double)bytes;
     return true;
 }
 
 static bool remove_owned(int folder, const char *name, void *owned) {
-    return is_owned(folder, name, owned) && !unlinkat(folder, name, 0);
+    return add_owned(folder, name, owned) && !unlinkat(folder, name, 0);
 }
 
-// Removes NAME in the folder `parent`, which is open as fd, unless something else is in it.
+// Removes the folder NAME of `parent`, open as fd, unless something else than files of the names in
+// `own` is in it. *bytes: those of the files that were removed.
 static bool remove_folder(int parent, const char *name, int fd, const char *const own[],
                           double *bytes) {
-    struct Owned looked = {.names = own}, removed = looked;
-    bool gone = folder_for_all(fd, is_owned, &looked) && folder_for_all(fd, remove_owned, &removed);
+    struct Owned found = {.names = own}, removed = found;
+    bool gone = folder_for_all(fd, add_owned, &found) && folder_for_all(fd, remove_owned, &removed);
     *bytes = removed.bytes;
     return gone && !unlinkat(parent, name, AT_REMOVEDIR);
 }

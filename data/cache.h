@@ -14,17 +14,17 @@
 // /tmp/zero.c-UID. free() it.
 char *cache_default_folder(void);
 
-// If the folder exists, is it one that the user can trust? The default one loses its permissions
-// for the group, which the umask may have given. Errors: -EPERM for a folder of another user, a
-// default one that everybody can write to, and a link in /tmp; -ENOTDIR; -errno.
+// Checks that the folder, if it exists, is one that the user can trust. The default one loses its
+// permissions for the group, which the umask may have given. Errors: -EPERM for a folder of another
+// user, a default one that everybody can write to, and a link in /tmp; -ENOTDIR; -errno.
 int cache_check(const char *path, struct Error *e);
 
 // Makes a folder and those above it, and checks it. Errors: those of cache_check; -errno, with a
 // line that names --cache.
 int cache_make_folder(const char *path, struct Error *e);
 
-// The same of the folder NAME in the cache; *path, free() it also after an error. Errors: as above;
-// -EPERM for a link, through which nothing of the cache is written.
+// The same of the folder NAME in the cache, at *path: free() that also after an error. Errors: as
+// above; -EPERM for a link, through which nothing of the cache is written.
 int cache_make_inside(const char *cache_dir, const char *name, char **path, struct Error *e);
 
 // While *fd is open nobody else makes or fetches what belongs into the cache: CACHE/lock is there,

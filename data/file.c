@@ -218,20 +218,21 @@ int file_check_torso(const char *path, const struct Torso *t, bool removes, stru
     // Only a lock that is held tells of a run: file_take fails for other owners and disks as well.
     errno = 0;
     bool taken = fd >= 0 && (!removes || file_take(fd)), busy = !taken && errno == EWOULDBLOCK;
-    bool is = taken && t->is(fd);
+    bool is_torso = taken && t->matches(fd);
     struct stat st;
-    if (is && removes && t->remove)
+    if (is_torso && removes && t->remove)
         t->remove(path, fd);
-    else if (is && removes)
+    else if (is_torso && removes)
         unlink(path);
     if (busy)
         err = error_set(e, -EEXIST, E_EXPORT_BUSY,
                         "%s: another run writes it; wait for it, or export to another path", path);
-    else if ((removes || !is) && !lstat(path, &st))
+    else if ((removes || !is_torso) && !lstat(path, &st))
         err = error_set(e, -EEXIST, E_FILE_EXISTS,
                         "%s exists, where an export is written first, and %s; move it away, or "
                         "export to another path",
-                        path, is ? "cannot be removed" : "is no unfinished export of this user");
+                        path,
+                        is_torso ? "cannot be removed" : "is no unfinished export of this user");
     if (fd >= 0)
         close(fd);
     return err;

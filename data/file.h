@@ -63,10 +63,10 @@ int file_check_new(const char *path, const char *before, const char *kind, struc
 int file_rename_new(const char *from, const char *to, const char *kind, struct Error *e);
 
 // An unfinished export at PATH.writing, left by a dead run: a file, or with O_DIRECTORY in `flags`
-// a folder. `is` recognises its contents; `remove` deletes it, NULL: unlink().
+// a folder. `matches` recognises its contents; `remove` deletes it, NULL: unlink().
 struct Torso {
     int flags;
-    bool (*is)(int fd);
+    bool (*matches)(int fd);
     void (*remove)(const char *path, int fd);
 };
 

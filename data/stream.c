@@ -53,7 +53,7 @@ void stream_close(struct DataStream *s) {
     *s = (struct DataStream){.fd = -1};
 }
 
-static ssize_t read_file(struct DataStream *s, void *bytes, size_t n, struct Error *e) {
+static ssize_t read_next(struct DataStream *s, void *bytes, size_t n, struct Error *e) {
     ssize_t got = file_pread(s->fd, bytes, n, s->at);
     if (got < 0)
         return error_io(e, (int)got, E_FILE_READ, "%s %s", s->flag, s->path);
@@ -68,7 +68,7 @@ static ssize_t fill_buffer(struct DataStream *s, size_t bytes, struct Error *e) 
     s->end -= s->begin;
     memmove(s->buffer, s->buffer + s->begin, s->end);
     s->begin = 0;
-    ssize_t got = read_file(s, s->buffer + s->end, READ_BYTES - s->end, e);
+    ssize_t got = read_next(s, s->buffer + s->end, READ_BYTES - s->end, e);
     if (got < 0)
         return got;
     s->end += (size_t)got;
@@ -82,7 +82,7 @@ static int refuse(const struct DataStream *s, enum ErrorId id, const char *what,
                      s->path, (unsigned long long)(s->at - (s->end - s->begin)), what, more);
 }
 
-// Returns 1 if a stream begins, 0 at the end of the file. Refuses other bytes.
+// Returns 1 if a stream begins, 0 at the end of a file that had one. Refuses all else.
 static int begin_stream(struct DataStream *s, struct Error *e) {
     ssize_t left = fill_buffer(s, UNPACK_HEAD_BYTES, e);
     while (s->any && s->unpack->padded && left > 0 && !s->buffer[s->begin]) {
@@ -111,14 +111,14 @@ static int unpack_step(struct DataStream *s, struct Unpacking *u, struct Error *
     u->in = s->buffer + s->begin;
     u->in_bytes = (size_t)left;
     int result = s->unpack->step(s->state, u, &wrong);
-    bool still = u->in_bytes == (size_t)left && u->out_bytes == room;
+    bool stuck = u->in_bytes == (size_t)left && u->out_bytes == room;
     s->begin = s->end - u->in_bytes;
     s->any = s->any || result > 0;
     s->inside = result <= 0;
-    if (!result && still && !left)
+    if (!result && stuck && !left)
         return refuse(s, E_UNPACK_CUT, "the file ends inside of what is packed with ",
                       s->unpack->format, e);
-    return result < 0 || (!result && still)
+    return result < 0 || (!result && stuck)
                ? refuse(s, E_UNPACK_DAMAGED, "it is damaged near there: ", wrong, e)
                : 0;
 }
@@ -134,7 +134,7 @@ static ssize_t unpack(struct DataStream *s, uint8_t *bytes, size_t n, struct Err
 }
 
 ssize_t stream_read(struct DataStream *s, void *bytes, size_t n, struct Error *e) {
-    return s->unpack ? unpack(s, bytes, n, e) : read_file(s, bytes, n, e);
+    return s->unpack ? unpack(s, bytes, n, e) : read_next(s, bytes, n, e);
 }
 
 size_t stream_memory_max(void) {

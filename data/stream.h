@@ -17,7 +17,7 @@ struct DataStream {
     void *state;
     uint8_t *buffer; // packed bytes that are read and not yet unpacked
     size_t begin, end;
-    bool inside, any; // inside of a stream; there was a stream
+    bool inside, any; // inside of a stream; a stream has ended
 };
 
 // Returns how the file is packed, by the ending of its name; NULL: it is not packed.

@@ -24,19 +24,19 @@ static int gz_step(void *state, struct Unpacking *u, const char **wrong) {
     z->avail_in = (uInt)size_min(u->in_bytes, 1 << 30);
     z->next_out = u->out;
     z->avail_out = (uInt)size_min(u->out_bytes, 1 << 30);
-    int said = inflate(z, Z_NO_FLUSH);
+    int result = inflate(z, Z_NO_FLUSH);
     u->in_bytes -= (size_t)(z->next_in - u->in);
     u->in = z->next_in;
     u->out_bytes -= (size_t)(z->next_out - u->out);
     u->out = z->next_out;
-    if (said == Z_MEM_ERROR)
+    if (result == Z_MEM_ERROR)
         base_give_up(E_MEMORY_REFUSED, "no memory to unpack gzip; end other programs");
-    if (said == Z_STREAM_END) {
+    if (result == Z_STREAM_END) {
         inflateReset(z);
         return 1;
     }
     *wrong = z->msg ? z->msg : "it is none of gzip's";
-    return said == Z_OK || said == Z_BUF_ERROR ? 0 : -1; // Z_BUF_ERROR: no progress for now
+    return result == Z_OK || result == Z_BUF_ERROR ? 0 : -1; // Z_BUF_ERROR: no progress for now
 }
 
 static void gz_close(void *state) {

@@ -46,15 +46,15 @@ static int zst_step(void *state, struct Unpacking *u, const char **wrong) {
         s->made = 0;
         s->inside = true;
     }
-    size_t said = ZSTD_decompressStream(s->z, &out, &in);
+    size_t result = ZSTD_decompressStream(s->z, &out, &in);
     s->made += out.pos;
     u->in += in.pos;
     u->in_bytes -= in.pos;
     u->out += out.pos;
     u->out_bytes -= out.pos;
-    if (!ZSTD_isError(said))
-        return said ? 0 : end_frame(s, wrong);
-    ZSTD_ErrorCode code = ZSTD_getErrorCode(said);
+    if (!ZSTD_isError(result))
+        return result ? 0 : end_frame(s, wrong);
+    ZSTD_ErrorCode code = ZSTD_getErrorCode(result);
     if (code == ZSTD_error_memory_allocation)
         base_give_up(E_MEMORY_REFUSED, "no memory to unpack zstd; end other programs");
     // The library's other errors depend on how much space there was.

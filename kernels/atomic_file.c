@@ -126,11 +126,11 @@ static void sweep(const char *path) {
     closedir(folder);
 }
 
-static int make_file(const char *path) {
+static int create_file(const char *path) {
     return open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
 }
 
-static int make_folder(const char *path) {
+static int create_folder(const char *path) {
     if (mkdir(path, 0700))
         return -1;
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), why = errno;
@@ -157,7 +157,7 @@ static int make_temporary(struct AtomicFile *a, const char *path, const char *en
 
 int atomic_folder_open(struct AtomicFile *a, const char *path) {
     *a = (struct AtomicFile){.fd = -1};
-    return make_temporary(a, path, "", make_folder);
+    return make_temporary(a, path, "", create_folder);
 }
 
 void atomic_folder_close(struct AtomicFile *a) {
@@ -175,7 +175,7 @@ static int refuse(const char *path, int err, struct Error *e) {
 int atomic_file_open(struct AtomicFile *a, const char *path, struct Error *e) {
     *a = (struct AtomicFile){.fd = -1};
     sweep(path);
-    int err = make_temporary(a, path, TMP_END, make_file);
+    int err = make_temporary(a, path, TMP_END, create_file);
     if (err)
         return refuse(path, err, e);
     a->path = base_format("%s", path);

@@ -38,7 +38,7 @@ int atomic_file_open(struct AtomicFile *a, const char *path, struct Error *e);
 int atomic_file_commit(struct AtomicFile *a, struct Error *e);
 void atomic_file_abandon(struct AtomicFile *a);
 
-// All three steps in one.
+// Replaces a whole file: opens, writes and commits it. Errors: -errno.
 int file_replace(const char *path, const void *bytes, size_t n, struct Error *e);
 
 // Makes a temporary folder for its user only. The caller renames or removes it, then calls

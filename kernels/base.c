@@ -17,8 +17,8 @@ enum LogLevel log_level = LOG_NORMAL;
 
 static _Thread_local int this_rank;
 
-static atomic_bool stops_waiting;           // a signal asked the run to end
-static atomic_flag ends = ATOMIC_FLAG_INIT; // some thread is writing the last line
+static atomic_bool stops_waiting;                // a signal asked the run to end
+static atomic_flag is_ending = ATOMIC_FLAG_INIT; // some thread is writing the last line
 
 void base_set_rank(int rank) {
     this_rank = rank;
@@ -132,6 +132,7 @@ void base_stop_waiting(void) {
     atomic_store(&stops_waiting, true);
 }
 
+// True if the descriptor took no output for LOOK_MS, or a signal came meanwhile.
 static bool is_blocked(int fd) {
     enum { LOOK_MS = 100 }; // of checking stops_waiting: another thread may get the signal
     int ready = poll(&(struct pollfd){.fd = fd, .events = POLLOUT}, 1, LOOK_MS);
@@ -158,7 +159,7 @@ void base_wait_for_reader(FILE *stream) {
 
 static void write_last(const char *format, va_list args) {
     char raw[1280], text[sizeof raw];
-    while (atomic_flag_test_and_set(&ends))
+    while (atomic_flag_test_and_set(&is_ending))
         pause(); // until the process ends
     base_wait_for_reader(stdout);
     fflush(stdout);

@@ -48,8 +48,8 @@ const char *error_name(enum ErrorId id);
 
 enum LogLevel { LOG_QUIET, LOG_NORMAL, LOG_VERBOSE };
 
-// The level of log lines. It, stops_waiting (base.c) and the state that signals change
-// (zero/process/request.c) are the only mutable globals of the program.
+// The level of log lines. The other mutable globals are those of base.c, the state that signals
+// change (zero/process/request.c), cards_folder, and what is found or logged once for all.
 extern enum LogLevel log_level;
 
 // Prints a line on standard error, with "rank R: " in front unless the calling thread is rank 0.
@@ -66,7 +66,8 @@ int base_rank(void);
 // 0 for writing and the others for reading: using them is an error, as before.
 void base_hold_descriptors(void);
 
-// Call it first, too: makes the status of exit() 0 or 2, whoever calls it, and 2 with a message.
+// Call it first, too: if a library calls exit() with another status than 0 and 2, the process ends
+// with 2 instead, and a message.
 void base_keep_status(void);
 
 // True if base_hold_descriptors found this descriptor closed.
@@ -119,7 +120,8 @@ void *base_alloc_zeroed(size_t bytes);
 void *base_realloc(void *mem, size_t bytes, const char *what);
 char *base_format(const char *format, ...) __attribute__((format(printf, 1, 2))); // free() it
 
-// Returns the array, grown if needed to hold one more than `count`; *capacity: how many it holds.
+// Returns the array, grown if needed to hold one more than `count` elements of `bytes` bytes each.
+// *capacity: how many it holds.
 void *base_grow(void *array, size_t count, size_t *capacity, size_t bytes, const char *what);
 
 // Appends to a text that base_format made.

@@ -28,11 +28,11 @@ static int count_machine(void) {
     return count && !count_files("capabilities/gpu*/mig/gi*") ? count : CARDS_UNKNOWN;
 }
 
-static bool is_valid(const char *entry, int machine) {
+static bool is_visible_gpu(const char *entry, int gpus) {
     char *end;
     long index = strtol(entry, &end, 10);
     return end == entry ? !strncmp(entry, "GPU-", 4) || !strncmp(entry, "MIG-", 4)
-                        : index >= 0 && index < machine;
+                        : index >= 0 && index < gpus;
 }
 
 struct Cards cards_count(void) {
@@ -40,7 +40,7 @@ struct Cards cards_count(void) {
     struct Cards c = {count_machine(), 0};
     if (!entry)
         c.shown = c.machine;
-    while (entry && is_valid(entry, c.machine)) {
+    while (entry && is_visible_gpu(entry, c.machine)) {
         c.shown++;
         entry = strchr(entry, ',');
         entry = entry ? entry + 1 : NULL;

@@ -247,23 +247,24 @@ static struct Cost rank_gather_cost(const struct RankGather *a) {
     return cost(0, 2 * (double)(others * a->bytes), "%zu of %zu", a->bytes, a->ranks);
 }
 
-static double quantized(int bits, size_t n, size_t runs) {
+static double quantized_run_bytes(int bits, size_t n, size_t runs) {
     return (double)runs * (double)quantized_bytes(bits, n);
 }
 
 static struct Cost quantize_cost(const struct Quantize *a) {
-    double bytes = bytes_of(a->n * a->parts, a->dtype) + quantized(a->bits, a->n, a->parts);
+    double bytes =
+        bytes_of(a->n * a->parts, a->dtype) + quantized_run_bytes(a->bits, a->n, a->parts);
     return cost(0, bytes, "%zu x %zu to %d bits", a->parts, a->n, a->bits);
 }
 
 static struct Cost dequantize_cost(const struct Dequantize *a) {
-    double bytes = quantized(a->bits, a->n, a->parts * a->ranks) +
+    double bytes = quantized_run_bytes(a->bits, a->n, a->parts * a->ranks) +
                    result_bytes(a->n * a->parts, a->dtype, a->accumulate);
     return cost(0, bytes, "%zu x %zu of %zu", a->parts, a->n, a->ranks);
 }
 
 static struct Cost requantize_cost(const struct Requantize *a) {
-    double bytes = quantized(a->bits, a->n, a->parts * (a->ranks + 1));
+    double bytes = quantized_run_bytes(a->bits, a->n, a->parts * (a->ranks + 1));
     return cost(0, bytes, "%zu x %zu of %zu", a->parts, a->n, a->ranks);
 }
 

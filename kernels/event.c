@@ -46,7 +46,7 @@ static struct NamedEvent *find_named_event(const struct Device *d, const struct 
     return n;
 }
 
-static struct EventLabel label_of(const struct NamedEvent *n) {
+static struct EventLabel event_label(const struct NamedEvent *n) {
     return n ? (struct EventLabel){n->name, n->event, n->records} : (struct EventLabel){0};
 }
 
@@ -58,14 +58,14 @@ void device_record(struct Device *d, enum Queue q, struct Event *event) {
     struct NamedEvent *n = d->trace ? find_named_event(d, event) : NULL;
     if (n)
         n->records++;
-    d->label.event = label_of(n);
+    d->label.event = event_label(n);
     d->ops->record(d->queue[q], event);
     device_clear_event_label(d);
 }
 
 void device_set_event_label(struct Device *d, const struct Device *of, const struct Event *event) {
     if (d->trace)
-        d->label.event = label_of(find_named_event(of, event));
+        d->label.event = event_label(find_named_event(of, event));
 }
 
 void device_wait(struct Device *d, enum Queue q, struct Event *event) {

@@ -82,35 +82,35 @@ static double operand_value(const struct FlagValues *v, const char *text) {
 
 // True if a term without alternatives holds; *shown: the flag to show in a refusal, or NULL.
 static bool term_holds(const struct FlagValues *v, const char *term, const struct Flag **shown) {
-    bool no = *term == '!', on_line = term[no] == '+';
-    const char *name = term + no + on_line;
+    bool negated = *term == '!', on_line = term[negated] == '+';
+    const char *name = term + negated + on_line;
     size_t n = strcspn(name, "=!<>?| ");
     const struct Flag *f = find_flag(v, name, n);
-    *shown = no ? NULL : f;
+    *shown = negated ? NULL : f;
     if (!f)
-        return fact_holds(v, name, n) != no;
+        return fact_holds(v, name, n) != negated;
     const void *at = field_of(v, f);
     if (on_line && (!v->said || !flag_is_on_line(v->said, f->name)))
-        return no;
+        return negated;
     switch (name[n]) {
     case '=':
-        return is_one_of(f, at, name + n + 1) != no;
+        return is_one_of(f, at, name + n + 1) != negated;
     case '!':
-        return is_one_of(f, at, name + n + 2) == no;
+        return is_one_of(f, at, name + n + 2) == negated;
     case '<':
-        return (number_of(f, at) < operand_value(v, name + n + 1)) != no;
+        return (number_of(f, at) < operand_value(v, name + n + 1)) != negated;
     case '>':
-        return (number_of(f, at) > operand_value(v, name + n + 1)) != no;
+        return (number_of(f, at) > operand_value(v, name + n + 1)) != negated;
     case '?':
         return true;
     default:
-        return (on_line || number_of(f, at) != 0) != no;
+        return (on_line || number_of(f, at) != 0) != negated;
     }
 }
 
 enum { MOST_SHOWN = 6 };
 
-// True if all terms hold. shown: the flags to show in a refusal, each once; ends with NULL.
+// True if all terms hold; then `shown` has the flags to show in a refusal, each once, and a NULL.
 static bool terms_hold(const struct FlagValues *v, const char *terms,
                        const struct Flag *shown[MOST_SHOWN + 1]) {
     size_t n = 0;

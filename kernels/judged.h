@@ -8,7 +8,7 @@ struct Best {
     uint64_t step;    // 0: there was none
     uint64_t samples; // sequences of a validation; 0: nothing is judged
     float loss;
-    uint32_t worse; // later validations
+    uint32_t worse; // validations since then that count, none of them better
 };
 
 #endif

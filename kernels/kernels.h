@@ -365,6 +365,7 @@ struct StepClip {
     const double *squares;
     struct StepState *state;
 };
+// Returns number i of rank r, from the one stage that has it.
 HOST_DEVICE static inline double step_clip_square(const struct StepClip *a, size_t r, size_t i) {
     double sum = 0; // of one number and zeros: exact, so independent of the stages
     for (size_t stage = 0; stage < a->stages; stage++)
@@ -437,6 +438,7 @@ struct FillNormal {
     bool uniform;
 };
 
+// Returns the index in the whole tensor of element i of dst.
 HOST_DEVICE static inline uint64_t fill_index(const struct FillNormal *a, size_t i) {
     size_t at = a->first + i;
     return a->index + (a->run ? at / a->run * a->stride + at % a->run : i);

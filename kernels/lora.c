@@ -23,9 +23,9 @@ unsigned lora_targets_named(const char *name, size_t n, bool gpt2) {
     unsigned targets = 0;
     for (int t = 0; t < NLORA; t++) {
         const char *module = modules[t][gpt2];
-        size_t all = module ? strlen(module) : 0;
-        if (n && n <= all && memcmp(module + all - n, name, n) == 0 &&
-            (n == all || module[all - n - 1] == '.'))
+        size_t length = module ? strlen(module) : 0;
+        if (n && n <= length && memcmp(module + length - n, name, n) == 0 &&
+            (n == length || module[length - n - 1] == '.'))
             targets |= 1u << t;
     }
     return targets;

@@ -24,19 +24,19 @@ void mark_record(struct Mark *m, struct Device *d, enum Queue q) {
     m->records++;
 }
 
-struct Elsewhere {
+struct DeviceEvent {
     struct Device *device;
     struct Event *event;
 };
 
-static void wait_elsewhere(const void *args) {
-    const struct Elsewhere *e = args;
+static void wait_in_queue(const void *args) {
+    const struct DeviceEvent *e = args;
     if (e->device->ops->enter) // the calling thread is the other device's
         e->device->ops->enter(e->device);
     device_sync_event(e->device, e->event);
 }
 
-static void sync_elsewhere(struct Device *d, const struct Elsewhere *e) {
+static void wait_on_host(struct Device *d, const struct DeviceEvent *e) {
     double begin = d->trace ? base_seconds() : 0;
     device_sync_event(e->device, e->event);
     if (d->trace)
@@ -46,13 +46,13 @@ static void sync_elsewhere(struct Device *d, const struct Elsewhere *e) {
 void mark_wait(const struct Mark *m, struct Device *d, enum Queue q) {
     if (m->last < 0)
         return;
-    struct Elsewhere e = {m->device[m->last], m->event[m->last]};
+    struct DeviceEvent e = {m->device[m->last], m->event[m->last]};
     device_set_event_label(d, e.device, e.event);
     if (e.device->ops == d->ops) // same backend: its queues can wait for each other's events
         d->ops->wait(d->queue[q], e.event);
     else if (d->calls_may_wait)
-        device_call(d, q, wait_elsewhere, &e, sizeof e);
+        device_call(d, q, wait_in_queue, &e, sizeof e);
     else
-        sync_elsewhere(d, &e);
+        wait_on_host(d, &e);
     device_clear_event_label(d);
 }

@@ -63,7 +63,8 @@ struct Shown {
     bool escape, full;
 };
 
-static void write_letter(struct Shown *s, const char *text, size_t n) {
+// Writes all n bytes or, if they do not fit, none; after that nothing more is written.
+static void write_whole(struct Shown *s, const char *text, size_t n) {
     s->full |= s->at + n >= s->size;
     if (s->full)
         return;
@@ -77,17 +78,18 @@ static void write_text(struct Shown *s, const char *from, const char *end) {
         char escaped[5];
         if (!n)
             snprintf(escaped, sizeof escaped, "\\x%02x", (unsigned char)*from);
-        write_letter(s, n ? from : escaped, n ? n : 4);
+        write_whole(s, n ? from : escaped, n ? n : 4);
         from += n ? n : 1;
     }
 }
 
 static void write_masked(struct Shown *s, struct TextSpan span) {
     if (span.begin < span.end)
-        write_letter(s, MASK, sizeof MASK - 1);
+        write_whole(s, MASK, sizeof MASK - 1);
 }
 
-static size_t show(struct Shown s, const char *from) {
+// Writes `from` with its URLs masked, and with s.escape characters escaped. Returns the length.
+static size_t mask_and_escape(struct Shown s, const char *from) {
     for (const char *scheme; (scheme = strstr(from, "://"));) {
         const char *host = scheme + 3, *end = end_of_word(host);
         struct TextSpan user = find_user(host, end);
@@ -104,7 +106,7 @@ static size_t show(struct Shown s, const char *from) {
 }
 
 size_t show_text(char *to, size_t size, const char *from) {
-    return show((struct Shown){.to = to, .size = size, .escape = true}, from);
+    return mask_and_escape((struct Shown){.to = to, .size = size, .escape = true}, from);
 }
 
 size_t show_line(char *to, size_t size, const char *from) {
@@ -116,7 +118,7 @@ size_t show_line(char *to, size_t size, const char *from) {
 }
 
 size_t show_masked(char *to, size_t size, const char *from) {
-    return show((struct Shown){.to = to, .size = size}, from);
+    return mask_and_escape((struct Shown){.to = to, .size = size}, from);
 }
 
 bool show_is_masked(const char *url) {

@@ -15,8 +15,8 @@
 enum { WIDE = 2304, NARROW = 768 }; // the products' other dimensions
 // Minimum seconds of a run, so that the time of queuing and waiting does not matter; one product
 // takes longer than this on a CPU.
-static const double WAIT_SHARE = 2e-3;
-static const double SECONDS = 0.1; // per shape and dtype
+static const double RUN_SECONDS = 2e-3;
+static const double SHAPE_SECONDS = 0.1; // for all runs of a shape and dtype
 
 struct MatmulShape {
     size_t m, n, k;
@@ -30,7 +30,7 @@ struct Bench {
     size_t work_bytes, elements; // of the largest operand
 };
 
-static struct Matmul product(const struct MatmulShape *s, enum Dtype d, const struct Bench *b) {
+static struct Matmul matmul_of(const struct MatmulShape *s, enum Dtype d, const struct Bench *b) {
     return (struct Matmul){
         .m = s->m,
         .n = s->n,
@@ -43,19 +43,19 @@ static struct Matmul product(const struct MatmulShape *s, enum Dtype d, const st
 }
 
 // Returns FLOP/s of the best of several runs; the first warms caches and threads.
-static double measure(struct Bench *b, const struct MatmulShape *s, enum Dtype d) {
+static double measure_matmul(struct Bench *b, const struct MatmulShape *s, enum Dtype d) {
     struct Device *device = b->device;
-    struct Matmul query = product(s, d, b);
+    struct Matmul query = matmul_of(s, d, b);
     b->work_bytes = size_max(device->kernels->matmul_work(device, &query), 64);
     b->work = device->ops->alloc(device, b->work_bytes);
     if (!b->work)
         base_out_of_memory(b->work_bytes, "scratch of a measurement");
-    struct Matmul args = product(s, d, b);
-    double best = 0, end = base_seconds() + SECONDS;
+    struct Matmul args = matmul_of(s, d, b);
+    double best = 0, end = base_seconds() + SHAPE_SECONDS;
     size_t together = 1;
     // At least three runs, unless a single one (of the oracle, for example) takes the time of all.
     for (int run = 0; run < 3 || base_seconds() < end; run++) {
-        if (run > 0 && base_seconds() > end + SECONDS)
+        if (run > 0 && base_seconds() > end + SHAPE_SECONDS)
             break;
         double start = base_seconds();
         for (size_t i = 0; i < together; i++)
@@ -65,14 +65,14 @@ static double measure(struct Bench *b, const struct MatmulShape *s, enum Dtype d
         double rate = 2.0 * (double)(s->m * s->n * s->k) / seconds;
         if (rate > best)
             best = rate;
-        together = (size_t)fmin(1 + WAIT_SHARE / seconds, 100);
+        together = (size_t)fmin(1 + RUN_SECONDS / seconds, 100);
     }
     device->ops->free(device, b->work, b->work_bytes);
     return best;
 }
 
 // Zeros would distort the result on machines that slow down when many bits switch.
-static void fill(struct Bench *b, void *mem, enum Dtype d) {
+static void fill_randomly(struct Bench *b, void *mem, enum Dtype d) {
     size_t bytes = b->elements * dtype_size(d);
     void *host = base_alloc(bytes);
     for (size_t i = 0; i < b->elements; i++)
@@ -89,11 +89,11 @@ static double best_of_shapes(struct Bench *b, enum Dtype d) {
         {rows, NARROW, WIDE, false, false},
         {WIDE, NARROW, rows, true, false},
     };
-    fill(b, b->a, d);
-    fill(b, b->b, d);
+    fill_randomly(b, b->a, d);
+    fill_randomly(b, b->b, d);
     double best = 0;
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
-        double rate = measure(b, &shapes[i], d);
+        double rate = measure_matmul(b, &shapes[i], d);
         best = rate > best ? rate : best;
     }
     return best;
@@ -150,13 +150,13 @@ static void *part_of(char *mem, size_t *used, size_t bytes) {
 }
 
 // Lays out the arrays of an update in `mem`, and returns their bytes.
-static size_t lay_out_update(struct AdamW *a, bool apart, char *mem) {
+static size_t lay_out_update(struct AdamW *a, bool has_param, char *mem) {
     size_t used = 0;
     a->master = part_of(mem, &used, a->n * dtype_size(master_dtype(a->master_format)));
     a->m = part_of(mem, &used, a->n * dtype_size(a->moments_dtype));
     a->v = part_of(mem, &used, a->n * dtype_size(a->moments_dtype));
     a->grad = part_of(mem, &used, a->n * dtype_size(a->grad_dtype));
-    a->param = apart ? part_of(mem, &used, a->n * dtype_size(a->param_dtype)) : NULL;
+    a->param = has_param ? part_of(mem, &used, a->n * dtype_size(a->param_dtype)) : NULL;
     a->state = part_of(mem, &used, sizeof *a->state);
     return used;
 }
@@ -171,7 +171,7 @@ static double best_of_updates(struct Device *d, const struct AdamW *a) {
         device_sync_queue(d, QUEUE_COMPUTE);
         double seconds = (base_seconds() - start) / (double)together;
         best = fmax(best, bytes / seconds);
-        together = (size_t)fmin(1 + WAIT_SHARE / seconds, 100);
+        together = (size_t)fmin(1 + RUN_SECONDS / seconds, 100);
     }
     return best;
 }

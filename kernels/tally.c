@@ -66,7 +66,7 @@ static size_t offset_of_wait(int reason) {
     return offsetof(struct TallySpan, wait) + (size_t)reason * sizeof(double);
 }
 
-// Compute was idle until now: adds the time to the reasons for which the host waited.
+// Adds compute's idle time until `begin` to the reasons for which the host waited.
 static void end_idle(struct Tally *t, double begin, double end) {
     for (uint64_t i = 0; i < HOST_WAITS && i < t->waits; i++) {
         const struct HostWait *w = &t->wait[(t->waits - 1 - i) % HOST_WAITS];

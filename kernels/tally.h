@@ -29,7 +29,7 @@ struct Tally *tally_open(TallyReason *reason_of); // with a first span that begi
 void tally_close(struct Tally *t);                // NULL is allowed
 
 // Adds an operation of the queue, or a wait for that event, between two moments; the moments of one
-// queue come in order and do not overlap.
+// queue come in order and do not overlap. Waits of queues other than compute are not kept.
 void tally_busy(struct Tally *t, enum Queue q, double begin, double end);
 void tally_wait(struct Tally *t, enum Queue q, const char *event, double begin, double end);
 // Adds a time in which the host queued nothing, because it waited for that event.

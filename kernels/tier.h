@@ -61,7 +61,7 @@ struct Block {
     struct Tier *tier;
     enum Tag tag;
     size_t bytes;
-    void *mem;       // NULL on NVMe
+    void *mem;       // NULL on NVMe, and if bytes is 0
     uint64_t offset; // NVMe: where the block begins in its tag's file
 };
 

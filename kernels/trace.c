@@ -68,7 +68,7 @@ struct TraceWriter {
     uint64_t step;
     double start; // when the step began
     struct Point *point;
-    size_t npoint, narrow;
+    size_t npoint, arrows;
 };
 
 bool trace_is_record(const struct TraceRecord *r) {
@@ -79,13 +79,13 @@ bool trace_is_wait(const struct TraceRecord *r) {
     return strcmp(r->name, "wait") == 0 || (r->label.event.event && !trace_is_record(r));
 }
 
-// first: the row of the first queue.
-static void write_names(const struct TraceWriter *w, const struct Trace *t, int first) {
+// first_row: the row of the first queue.
+static void write_names(const struct TraceWriter *w, const struct Trace *t, int first_row) {
     for (int q = 0; q < NQUEUE; q++)
         fprintf(w->f,
                 ",\n{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":%d,\"tid\":%d,"
                 "\"args\":{\"name\":\"%s%s\"}}",
-                w->rank, first + q, t->prefix, queue_names[q]);
+                w->rank, first_row + q, t->prefix, queue_names[q]);
 }
 
 static int compare_points(const void *a, const void *b) {
@@ -97,7 +97,7 @@ static int compare_points(const void *a, const void *b) {
 }
 
 // Returns the record that a wait of this step waited for, if that is in this step, too.
-static const struct Point *point_of(const struct TraceWriter *w, const struct TraceRecord *wait) {
+static const struct Point *find_point(const struct TraceWriter *w, const struct TraceRecord *wait) {
     struct Point key = {.event = wait->label.event};
     if (!key.event.record)
         return NULL;
@@ -105,20 +105,20 @@ static const struct Point *point_of(const struct TraceWriter *w, const struct Tr
 }
 
 // Writes one end of an arrow: "s" where it starts, "f" where it finishes.
-static void write_end(const struct TraceWriter *w, const char *name, const char *end, int row,
-                      double at) {
+static void write_arrow_end(const struct TraceWriter *w, const char *name, const char *phase,
+                            int row, double at) {
     fprintf(w->f,
             ",\n{\"name\":\"%s\",\"cat\":\"event\",\"ph\":\"%s\",\"bp\":\"e\",\"id\":%zu,"
             "\"pid\":%d,\"tid\":%d,\"ts\":%.3f}",
-            name, end, w->narrow, w->rank, row, (at - w->start) * 1e6);
+            name, phase, w->arrows, w->rank, row, (at - w->start) * 1e6);
 }
 
 // An arrow ends inside the wait: the next operation begins at the wait's very end.
 static void write_arrow(struct TraceWriter *w, const struct Point *from,
                         const struct TraceRecord *wait, int row) {
-    w->narrow++;
-    write_end(w, from->event.name, "s", from->row, from->at);
-    write_end(w, from->event.name, "f", row, fmax(wait->begin, wait->end - 1e-9));
+    w->arrows++;
+    write_arrow_end(w, from->event.name, "s", from->row, from->at);
+    write_arrow_end(w, from->event.name, "f", row, fmax(wait->begin, wait->end - 1e-9));
 }
 
 // Writes the queue's peers: the ranks of a collective, or the queue of an event.
@@ -136,7 +136,7 @@ static void write_others(const struct TraceWriter *w, const struct TraceRecord *
 static void write_record(struct TraceWriter *w, const struct TraceRecord *r, int row) {
     FILE *f = w->f;
     const char *event = r->label.event.name;
-    const struct Point *from = trace_is_wait(r) ? point_of(w, r) : NULL;
+    const struct Point *from = trace_is_wait(r) ? find_point(w, r) : NULL;
     const char *kind = !event ? "" : trace_is_record(r) ? "record: " : "wait: ";
     fprintf(f, ",\n{\"name\":\"%s%s\",\"cat\":\"%s\",\"ph\":\"X\",\"pid\":%d,\"tid\":%d", kind,
             event           ? event
@@ -167,14 +167,14 @@ static const struct TraceRecord *next_of_step(const struct TraceRing *ring, uint
 }
 
 // Finds when the step began, as far as it was kept, and where events were recorded in it.
-static void visit_records(struct TraceWriter *w, const struct Trace *t, int first) {
+static void find_points(struct TraceWriter *w, const struct Trace *t, int first_row) {
     const struct TraceRecord *r;
     for (int q = 0; q < NQUEUE; q++)
         for (uint64_t i = 0; (r = next_of_step(&t->ring[q], w->step, &i));) {
             w->start = fmin(w->start, r->begin);
             if (trace_is_record(r) && r->label.event.event)
                 w->point[w->npoint++] =
-                    (struct Point){r->label.event, t->prefix, first + q, r->begin};
+                    (struct Point){r->label.event, t->prefix, first_row + q, r->begin};
         }
 }
 
@@ -196,7 +196,7 @@ static void write_all(struct TraceWriter *w, const struct Trace *const traces[],
     w->point = base_alloc((size_t)n * NQUEUE * TRACE_RING * sizeof *w->point);
     for (int i = 0; i < n; i++)
         if (traces[i])
-            visit_records(w, traces[i], i * NQUEUE);
+            find_points(w, traces[i], i * NQUEUE);
     qsort(w->point, w->npoint, sizeof *w->point, compare_points);
     fprintf(w->f, "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n");
     fprintf(w->f,

@@ -2,7 +2,7 @@
 //
 // Each queue's worker adds to its own ring, so recording takes no lock and some tens of
 // nanoseconds. The ring keeps the newest records of steps; those of one step are written. What runs
-// outside of steps, a validation, is not recorded.
+// outside of steps, a validation, is not recorded, unless somebody numbers it (struct TraceWatch).
 #ifndef KERNELS_TRACE_H
 #define KERNELS_TRACE_H
 #include "kernels/cost.h"
@@ -53,6 +53,7 @@ struct Trace *trace_open_tally(struct Device *d, TallyReason *reason_of);
 void trace_close(struct Trace *t); // NULL is allowed
 
 void trace_add(struct Trace *t, enum Queue q, struct TraceRecord r);
+// True if the trace has records, and not only a tally.
 static inline bool trace_keeps(const struct Trace *t) {
     return t->ring[0].record;
 }

@@ -54,7 +54,7 @@ struct ImportSource {
                 float *out, struct Error *e);
     // Succeed if the source has a parameter; if it has no others than those that were asked for.
     int (*ask)(void *context, int layer, const char *name, struct Error *e);
-    int (*asked_all)(void *context, struct Error *e);
+    int (*check_all_asked)(void *context, struct Error *e);
     // Instead of these three, in zero/'s own source: all ranks load its master weights.
     int (*load)(void *context, struct Zero *z, struct Error *e);
     void (*close)(void *context);
@@ -69,7 +69,7 @@ struct ExportSink {
     // Called first, for each parameter in the order of the model.
     int (*list)(void *context, int layer, const char *name, struct Error *e);
     // Called when all are listed, before training: checks that the disk has enough space.
-    int (*room)(void *context, struct Error *e);
+    int (*check_room)(void *context, struct Error *e);
     int (*make)(void *context, struct Error *e);   // rank 0: creates the files
     int (*join)(void *context, struct Error *e);   // then a process without rank 0
     int (*sync)(void *context, struct Error *e);   // each rank, after its last range

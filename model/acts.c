@@ -31,14 +31,14 @@ static size_t stream_bytes(const struct Acts *a, const struct ModelConfig *c) {
 }
 
 static size_t act_bytes(const struct Acts *a, const struct ModelConfig *c, enum Act tensor) {
-    size_t rows = a->b_max * a->t_max, own = rows / a->row_parts, size = dtype_size(c->dtype);
+    size_t rows = a->b_max * a->t_max, own_rows = rows / a->row_parts, size = dtype_size(c->dtype);
     switch (tensor) {
     case ACT_MEAN1:
     case ACT_MEAN2:
-        return c->family->norm == NORM_LAYER ? own * sizeof(float) : 0;
+        return c->family->norm == NORM_LAYER ? own_rows * sizeof(float) : 0;
     case ACT_RSTD1:
     case ACT_RSTD2:
-        return own * sizeof(float);
+        return own_rows * sizeof(float);
     case ACT_LSE:
         return rows * c->heads * sizeof(float);
     case ACT_ROTATED:
@@ -79,8 +79,8 @@ static void alloc_tensors(const struct Acts *a, const struct ModelConfig *c, boo
             out[tensor] = alloc_piece(bump, act_bytes(a, c, tensor));
 }
 
-// Returns the slot of layer i of the sets, which follow one another. Those that are forgotten share
-// the first: a block reads its input before it writes a tensor of the same kind.
+// Returns the slot of block i of all sets: of layer i % layers in set i / layers. Layers that are
+// forgotten share the first: a block reads its input before it writes a tensor of the same kind.
 static size_t slot_of(const struct Acts *a, size_t i) {
     size_t layer = i % a->layers, kept = a->layers - a->forgotten;
     if (!a->forgotten)
@@ -104,29 +104,29 @@ static void layout_blocks(struct Acts *a, const struct ModelConfig *c, size_t sl
     a->slot_bytes = a->slots ? (bump->used - begin) / a->slots : 0;
 }
 
-static void layout(struct Acts *a, const struct ModelConfig *c, const struct ActsSpec *spec,
-                   struct Bump *bump) {
+static void layout_arena(struct Acts *a, const struct ModelConfig *c, const struct ActsSpec *spec,
+                         struct Bump *bump) {
     size_t slot_parts = size_max(spec->slot_parts, 1);
-    size_t head = !spec->no_head, backward = !spec->inference;
-    size_t rows = a->b_max * a->t_max, own = rows / a->row_parts, size = dtype_size(c->dtype);
+    size_t has_head = !spec->no_head, trains = !spec->inference;
+    size_t rows = a->b_max * a->t_max, own_rows = rows / a->row_parts, size = dtype_size(c->dtype);
     size_t bytes = stream_bytes(a, c), whole = a->row_parts > 1 ? rows * c->channels * size : 0;
     size_t attention = model_qkv_width(c) + model_attention_width(c);
     layout_blocks(a, c, slot_parts, bump);
     a->delta = alloc_piece(bump, bytes);
     a->x_final = alloc_piece(bump, bytes);
-    a->norm_final = alloc_piece(bump, head * bytes);
+    a->norm_final = alloc_piece(bump, has_head * bytes);
     a->mean_final =
-        alloc_piece(bump, c->family->norm == NORM_LAYER ? head * own * sizeof(float) : 0);
-    a->rstd_final = alloc_piece(bump, head * own * sizeof(float));
-    a->dx = alloc_piece(bump, backward * bytes);
-    a->dnorm = alloc_piece(bump, backward * bytes);
+        alloc_piece(bump, c->family->norm == NORM_LAYER ? has_head * own_rows * sizeof(float) : 0);
+    a->rstd_final = alloc_piece(bump, has_head * own_rows * sizeof(float));
+    a->dx = alloc_piece(bump, trains * bytes);
+    a->dnorm = alloc_piece(bump, trains * bytes);
     a->whole = alloc_piece(bump, whole);
     a->sums = alloc_piece(bump, whole);
-    a->dwide = alloc_piece(bump, backward * rows * size_max(attention, model_fc_width(c)) * size);
-    size_t dropped = c->lora.rank && c->lora.dropout > 0 ? backward * rows : 0;
+    a->dwide = alloc_piece(bump, trains * rows * size_max(attention, model_fc_width(c)) * size);
+    size_t dropped = c->lora.rank && c->lora.dropout > 0 ? trains * rows : 0;
     size_t most = size_max(size_max(c->channels, c->ffn), model_attention_width(c));
     a->dropped = alloc_piece(bump, dropped * most * size);
-    a->dlow = alloc_piece(bump, backward * rows * LORA_BESIDE * c->lora.rank * size);
+    a->dlow = alloc_piece(bump, trains * rows * LORA_BESIDE * c->lora.rank * size);
     a->losses = alloc_piece(bump, rows * sizeof(float));
 }
 
@@ -156,24 +156,24 @@ int acts_open(struct Acts *a, const struct ModelConfig *c, const struct ActsSpec
                        .slots = slots - sets * forgotten + (forgotten > 0),
                        .forgotten = forgotten,
                        .inference = spec->inference,
-                       .generates = spec->generates,
+                       .generated_rows = spec->generated_rows,
                        .sets = sets,
                        .layers = c->layers};
     a->blocks = a->block = base_alloc_zeroed((sets * c->layers + 1) * sizeof *a->block);
-    a->logit_rows = spec->generates ? spec->generates : chunk_rows(b * t, c, spec);
+    a->logit_rows = spec->generated_rows ? spec->generated_rows : chunk_rows(b * t, c, spec);
     struct Bump bump = {0};
-    layout(a, c, spec, &bump);
+    layout_arena(a, c, spec, &bump);
     int err = tier_alloc(tier, TAG_ACTIVATION, "activations", bump.used, &a->arena, e);
     if (err)
         return err;
     bump.base = a->arena.mem;
     bump.used = 0;
-    layout(a, c, spec, &bump);
+    layout_arena(a, c, spec, &bump);
     if (spec->no_head)
         return 0;
     // When sampling, a row of logits has a part from each TP rank.
     err = tier_alloc(tier, TAG_WORKSPACE, "logits of one row chunk",
-                     size_max(a->logit_rows, a->tp_size * size_max(1, spec->generates)) *
+                     size_max(a->logit_rows, a->tp_size * size_max(1, spec->generated_rows)) *
                          c->vocab_padded * dtype_size(c->dtype),
                      &a->logits_block, e);
     a->logits = a->logits_block.mem;

@@ -60,7 +60,7 @@ struct Acts {
     void *(*blocks)[NACT]; // [set][layer][tensor]: micro-batch i has set i % sets
     size_t sets, layers;
     bool inference; // as in struct ActsSpec
-    size_t generates;
+    size_t generated_rows;
     uint32_t kept;              // bit per tensor
     size_t slots, slot_bytes;   // of the tensors that a layer of a set keeps (slot_of in acts.c)
     char *slot_mem;             // slots are adjacent
@@ -102,19 +102,20 @@ struct Acts {
 
 struct ActsSpec {
     enum Recompute level;
-    size_t b, t;        // micro-batches of at most b sequences of t tokens
-    size_t sets;        // micro-batches whose tensors are kept at the same time; 0: one
-    size_t slots;       // of kept tensors: one for each layer of each set, or fewer, but at least 2
-    size_t forgotten;   // the first layers, whose tensors no backward pass reads: where each layer
-                        // would have a slot of its own, these share one
-    bool no_head;       // no unit is the head
-    bool inference;     // no backward pass will follow: nothing is kept for one
-    size_t generates;   // and of logits at most so many rows are asked for (HEAD_LOGITS); 0: all
-    size_t piece_bytes; // logits are made in pieces of about this size,
-    size_t piece_rows;  // of a multiple of this many rows if they have more rows
-    size_t tp_size;     // ranks of tensor parallelism; 0: one
-    size_t row_parts;   // parts of the rows between products, a divisor of t; 0: one
-    size_t slot_parts;  // a slot can be cut into this many parts of whole cache lines; 0: one
+    size_t b, t;      // micro-batches of at most b sequences of t tokens
+    size_t sets;      // micro-batches whose tensors are kept at the same time; 0: one
+    size_t slots;     // of kept tensors: one for each layer of each set, or fewer, but at least 2
+    size_t forgotten; // the first layers, whose tensors no backward pass reads: where each layer
+                      // would have a slot of its own, these share one
+    bool no_head;     // no unit is the head
+    bool inference;   // no backward pass will follow: nothing is kept for one
+    size_t generated_rows; // generation alone (HEAD_LOGITS), of so many rows of logits at most at a
+                           // time; 0: any mode
+    size_t piece_bytes;    // logits are made in pieces of about this size,
+    size_t piece_rows;     // of a multiple of this many rows if they have more rows
+    size_t tp_size;        // ranks of tensor parallelism; 0: one
+    size_t row_parts;      // parts of the rows between products, a divisor of t; 0: one
+    size_t slot_parts;     // a slot can be cut into this many parts of whole cache lines; 0: one
 };
 
 // Returns the tensors of a block that a level keeps, a bit each.

@@ -20,7 +20,7 @@ struct AdapterTarget {
     size_t first;                // first row in the matrix
 };
 
-// All are 0 if the family has no such target.
+// Of a target that the family lacks (lora_targets_all) only the names mean something.
 struct AdapterTarget adapter_target(const struct ModelConfig *c, enum LoraTarget target);
 
 // The targets of a product are adjacent: fills target[] with those that have an adapter, in order.
@@ -32,7 +32,7 @@ int adapter_targets(const struct ModelConfig *c, enum AdapterProduct product,
 size_t adapter_width(const struct ModelConfig *c);
 size_t adapter_width_before(const struct ModelConfig *c, enum AdapterProduct product);
 
-// Returns the floating-point operations of a product's u B' for one token; or of x A' B'.
+// Returns the floating-point operations of a product's u B' for one token; `both`: of x A', too.
 double adapter_work(const struct ModelConfig *c, enum AdapterProduct product, bool both);
 
 #endif

@@ -18,10 +18,10 @@ struct Adapters adapters_of(const struct BlockRun *r, enum BlockParam product) {
     return a;
 }
 
-static const void *weight_of(const struct BlockRun *r, int p) {
+static const void *adapter_weight(const struct BlockRun *r, int p) {
     return dtype_at(r->adapter_w, r->dtype, r->adapter->param[p].offset);
 }
-static void *gradient_of(const struct BlockRun *r, int p) {
+static void *adapter_gradient(const struct BlockRun *r, int p) {
     return dtype_at(r->adapter_dw.mem, r->m->grad_dtype, r->adapter->param[p].offset);
 }
 
@@ -41,11 +41,11 @@ static struct Mat transposed(struct Mat x) {
     return x;
 }
 
-static float scale_of(const struct BlockRun *r) {
+static float adapter_scale(const struct BlockRun *r) {
     return (float)(r->m->config.lora.alpha / (double)r->m->config.lora.rank);
 }
 
-// u or du times s.
+// Multiplies u or du, in place, by s.
 static void scale(struct BlockRun *r, const struct Adapters *a, void *u) {
     LAUNCH(r->m, dropout,
            (struct Dropout){.rows = r->rows,
@@ -53,7 +53,7 @@ static void scale(struct BlockRun *r, const struct Adapters *a, void *u) {
                             .dtype = r->dtype,
                             .x = u,
                             .y = u,
-                            .scale = scale_of(r)});
+                            .scale = adapter_scale(r)});
 }
 
 // y = dropout(x) times s, both (rows, in).
@@ -68,7 +68,7 @@ static void drop(struct BlockRun *r, const struct Adapters *a, const void *x, vo
                .dtype = r->dtype,
                .x = x,
                .y = y,
-               .scale = scale_of(r) / (1 - p),
+               .scale = adapter_scale(r) / (1 - p),
                .p = p,
                .seed = rng_bits(~r->acts->seed, layer * NBLOCK + (uint64_t)a->product),
                .first = r->acts->first_row * w->whole_cols + w->first_col,
@@ -76,7 +76,7 @@ static void drop(struct BlockRun *r, const struct Adapters *a, const void *x, vo
            });
 }
 
-// Returns the input that A and its gradient are multiplied by; s is a factor of u and du, or of it.
+// Returns the input of A and its gradient, times s if elements are dropped; else u and du have s.
 static const void *input_of(struct BlockRun *r, const struct Adapters *a, const void *x) {
     if (a->drops)
         drop(r, a, x, a->dropped);
@@ -91,14 +91,14 @@ static void go_down(struct BlockRun *r, const struct Adapters *a, const void *x)
                     .n = a->width,
                     .k = a->in,
                     .a = mat(in, r->dtype, a->in),
-                    .b = mat_transposed(weight_of(r, a->target[0]), r->dtype, a->in),
+                    .b = mat_transposed(adapter_weight(r, a->target[0]), r->dtype, a->in),
                     .c = mat(a->u, r->dtype, a->width),
                 });
     if (!a->drops)
         scale(r, a, a->u);
 }
 
-// `y`, the product x W' of a whole matrix, for n columns from `first` on, which are rows of W.
+// Returns `y`, a product x W' of a whole matrix, for n of its columns from `first` on (rows of W).
 static struct Matmul some_columns(struct Matmul y, size_t first, size_t n) {
     y.n = n;
     y.b.data = dtype_at(y.b.data, y.b.dtype, first * y.b.ld);
@@ -118,7 +118,7 @@ void adapters_forward(struct BlockRun *r, const struct Adapters *a, const struct
         struct Matmul part = some_columns(*y, first, r->adapter->param[b].rows);
         part.k2 = a->rank;
         part.a2 = low_columns_of(r, a, i, a->u);
-        part.b2 = mat_transposed(weight_of(r, b), r->dtype, a->rank);
+        part.b2 = mat_transposed(adapter_weight(r, b), r->dtype, a->rank);
         if (done < first)
             multiply(r, some_columns(*y, done, first - done));
         multiply(r, part);
@@ -138,7 +138,7 @@ static void go_up_backward(struct BlockRun *r, const struct Adapters *a, int i, 
                     .k = r->rows,
                     .a = transposed(columns_of(r, a, i, dy)),
                     .b = low_columns_of(r, a, i, a->u),
-                    .c = mat(gradient_of(r, b), r->m->grad_dtype, a->rank),
+                    .c = mat(adapter_gradient(r, b), r->m->grad_dtype, a->rank),
                     .accumulate = r->adapter_dw.accumulate,
                 });
     multiply(r, (struct Matmul){
@@ -146,7 +146,7 @@ static void go_up_backward(struct BlockRun *r, const struct Adapters *a, int i, 
                     .n = a->rank,
                     .k = out,
                     .a = columns_of(r, a, i, dy),
-                    .b = mat(weight_of(r, b), r->dtype, a->rank),
+                    .b = mat(adapter_weight(r, b), r->dtype, a->rank),
                     .c = low_columns_of(r, a, i, a->du),
                 });
 }
@@ -164,11 +164,11 @@ void adapters_backward(struct BlockRun *r, const struct Adapters *a, const void 
                     .k = r->rows,
                     .a = mat_transposed(a->du, r->dtype, a->width),
                     .b = mat(in, r->dtype, a->in),
-                    .c = mat(gradient_of(r, a->target[0]), r->m->grad_dtype, a->in),
+                    .c = mat(adapter_gradient(r, a->target[0]), r->m->grad_dtype, a->in),
                     .accumulate = r->adapter_dw.accumulate,
                 });
     struct Mat du = mat(a->du, r->dtype, a->width);
-    struct Mat A = mat(weight_of(r, a->target[0]), r->dtype, a->in);
+    struct Mat A = mat(adapter_weight(r, a->target[0]), r->dtype, a->in);
     if (!a->drops) {
         dx->k2 = a->width;
         dx->a2 = du;

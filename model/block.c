@@ -24,6 +24,7 @@ static const void *branch_input(struct BlockRun *r, enum Act norm) {
     return megatron_f_forward(r->m, r->acts, r->act[norm]);
 }
 
+// Makes acts->delta: a branch's last product of tensor x, summed over the TP ranks.
 static void branch_output(struct BlockRun *r, enum Act x, enum BlockParam w, enum BlockParam bias) {
     void *delta = r->acts->delta;
     linear_forward(r, megatron_sum_of(r->acts, delta), r->act[x], w, bias, NULL);

@@ -34,8 +34,8 @@ void linear_forward(struct BlockRun *r, void *y, const void *x, enum BlockParam 
 }
 
 // dW (n, k) (+)= dy' x; dbias (n) (+)= column sums of dy; nothing if they are not trained.
-static void linear_weights(struct BlockRun *r, const void *dy, const void *x, enum BlockParam w,
-                           enum BlockParam bias) {
+static void linear_weights_backward(struct BlockRun *r, const void *dy, const void *x,
+                                    enum BlockParam w, enum BlockParam bias) {
     size_t n = r->group->param[w].rows, k = r->group->param[w].cols;
     if (!gradient(r, w))
         return;
@@ -67,10 +67,10 @@ void linear_backward(struct BlockRun *r, void *dx, const void *dy, const void *x
     if (adapters.n)
         adapters_backward(r, &adapters, x, &product);
     if (dx == x) // which dx overwrites
-        linear_weights(r, dy, x, w, bias);
+        linear_weights_backward(r, dy, x, w, bias);
     multiply(r, product);
     if (dx != x)
-        linear_weights(r, dy, x, w, bias);
+        linear_weights_backward(r, dy, x, w, bias);
 }
 
 // ---- norms ----

@@ -41,7 +41,7 @@ static inline struct BlockRun run_of(struct Model *m, const struct Unit *u, void
     return r;
 }
 
-// Launches a product of the unit's rows, or of their gradients; few of them in generation.
+// Launches a product on the compute queue. In generation it may have few rows (launch.h).
 static inline void multiply(struct BlockRun *r, struct Matmul args) {
     args.few_rows = is_few_rows(r->acts, args.m);
     LAUNCH_WITH_WORK(r->m, matmul, args);

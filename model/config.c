@@ -201,15 +201,15 @@ static int scan_yarn(struct Rope *r, const char *text) {
 
 // True if the numbers are valid for this kind of scaling.
 static bool good_rope(const struct Rope *r) {
-    bool length = r->original >= 1 && r->original <= max_side;
+    bool good_length = r->original >= 1 && r->original <= max_side;
     if (r->scaling == ROPE_DEFAULT)
         return true;
     if (!(r->factor >= 1 && r->factor <= 1e6))
         return false;
     if (r->scaling == ROPE_LLAMA3)
-        return r->low > 0 && r->high > r->low && r->high <= 1e6 && length;
+        return r->low > 0 && r->high > r->low && r->high <= 1e6 && good_length;
     return r->scaling == ROPE_LINEAR || (r->slow > 0 && r->fast >= r->slow && r->fast <= 1e6 &&
-                                         r->attention > 0 && r->attention <= 1e6 && length);
+                                         r->attention > 0 && r->attention <= 1e6 && good_length);
 }
 
 int model_rope_scaling(struct Rope *rope, const char *text, struct Error *e) {
@@ -283,10 +283,10 @@ void model_rope_table(const struct ModelConfig *c, size_t t, float *table) {
     float scale = c->rope.scaling == ROPE_YARN ? (float)c->rope.attention : 1;
     for (size_t i = 0; i < half; i++) {
         float frequency = model_rope_frequency(c, i);
-        for (size_t time = 0; time < t; time++) {
-            double angle = (double)((float)time * frequency);
-            table[2 * (time * half + i)] = (float)cos(angle) * scale;
-            table[2 * (time * half + i) + 1] = (float)sin(angle) * scale;
+        for (size_t position = 0; position < t; position++) {
+            double angle = (double)((float)position * frequency);
+            table[2 * (position * half + i)] = (float)cos(angle) * scale;
+            table[2 * (position * half + i) + 1] = (float)sin(angle) * scale;
         }
     }
 }

@@ -88,9 +88,9 @@ struct ModelConfig {
 int model_config_finish(struct ModelConfig *c, struct Error *e);
 
 // The part of a model that TP rank tp_rank of tp_size computes: its heads, its columns of the MLP
-// and its rows of the vocabulary, equally many on each rank; `vocab` counts those rows that are
-// tokens, down to 0 on the last ranks. Sequences, channels and layers are those of the whole model.
-// With tp_size 1 it is the whole model.
+// and its rows of the vocabulary: vocab_padded, equally many on each rank; `vocab` counts those
+// that are tokens, down to 0 on the last ranks. Sequences, channels and layers are those of the
+// whole model. With tp_size 1 it is the whole model.
 struct ModelConfig model_config_part(const struct ModelConfig *whole, size_t tp_rank,
                                      size_t tp_size);
 // Checks that a model can be split over tp_size ranks. Errors: -EINVAL with the flag, its value and
@@ -113,7 +113,7 @@ static inline bool model_unit_has_adapter(const struct ModelConfig *whole, int u
     return whole->lora.rank && block && !freeze_has_layer(&whole->freeze, (size_t)unit - 1);
 }
 
-// Returns the first unit that is trained, or whose adapter is.
+// Returns the first unit that is trained, or whose adapter is; the head if none before it is.
 int model_first_trained(const struct ModelConfig *whole);
 
 // Columns of a row of qkv, of attention's output and of the MLP's pre-activation.

@@ -44,10 +44,10 @@ void stage_output(struct Model *m, struct Acts *acts) {
                });
 }
 
-void embedding_forward(struct Model *m, const struct Unit *u, void *const all[],
+void embedding_forward(struct Model *m, const struct Unit *u, void *const weights[],
                        struct Acts *acts) {
     void *x = acts->layers ? acts->block[0][ACT_X] : acts->x_final;
-    const void *w = all[u->group];
+    const void *w = weights[u->group];
     LAUNCH(m, embed_forward,
            (struct EmbedForward){
                .b = acts->b,
@@ -82,10 +82,10 @@ static void begin_gradient(struct Model *m, const struct Unit *u, struct Grad dw
                     padding * size);
 }
 
-void embedding_backward(struct Model *m, const struct Unit *u, void *const w[],
-                        const struct Grad all[], struct Acts *acts) {
-    struct Grad dw = all[u->group];
-    (void)w;
+void embedding_backward(struct Model *m, const struct Unit *u, void *const weights[],
+                        const struct Grad grads[], struct Acts *acts) {
+    struct Grad dw = grads[u->group];
+    (void)weights;
     begin_gradient(m, u, dw, m->config.vocab_padded * m->config.channels); // dwte
     struct EmbedBackward args = {
         .b = acts->b,
@@ -106,8 +106,8 @@ void embedding_backward(struct Model *m, const struct Unit *u, void *const w[],
 }
 
 // Multiplies rows [row, row + n) of norm, the final norm's output, with the head's matrix: (n, Vp).
-static void logits_of(struct Model *m, const void *w, const struct Acts *acts, const void *norm,
-                      size_t row, size_t n, void *logits) {
+static void make_logits(struct Model *m, const void *w, const struct Acts *acts, const void *norm,
+                        size_t row, size_t n, void *logits) {
     size_t C = m->config.channels;
     enum Dtype dtype = m->config.dtype;
     struct Matmul args = {
@@ -124,20 +124,21 @@ static void logits_of(struct Model *m, const void *w, const struct Acts *acts, c
 
 // Makes some rows' logits over the whole vocabulary: the TP ranks' parts, one after the other, each
 // (logits_count, Vp).
-static void whole_logits_of(struct Model *m, const void *w, struct Acts *acts, const void *norm) {
+static void make_whole_logits(struct Model *m, const void *w, struct Acts *acts, const void *norm) {
     size_t n = acts->logits_count;
     size_t bytes = n * m->config.vocab_padded * dtype_size(m->config.dtype);
-    const struct TpComm *a = m->across;
-    char *part = (char *)acts->logits + (a ? a->rank * bytes : 0);
-    logits_of(m, w, acts, norm, acts->logits_row, n, part);
-    if (a && !m->sizing)
-        a->all_gather(a, acts->logits, part, bytes);
+    const struct TpComm *tp = m->across;
+    char *part = (char *)acts->logits + (tp ? tp->rank * bytes : 0);
+    make_logits(m, w, acts, norm, acts->logits_row, n, part);
+    if (tp && !m->sizing)
+        tp->all_gather(tp, acts->logits, part, bytes);
 }
 
 // The loss if the vocabulary is split over TP ranks: each rank computes partial results of a row's
 // softmax, all gather them, and each gets the loss and the gradient of its own logits.
-static void loss_over_tp(struct Model *m, struct Acts *acts, size_t row, size_t n, bool backward) {
-    const struct TpComm *a = m->across;
+static void make_loss_over_tp(struct Model *m, struct Acts *acts, size_t row, size_t n,
+                              bool backward) {
+    const struct TpComm *tp = m->across;
     LAUNCH(m, classifier_part,
            (struct ClassifierPart){
                .rows = n,
@@ -147,17 +148,17 @@ static void loss_over_tp(struct Model *m, struct Acts *acts, size_t row, size_t 
                .dtype = m->config.dtype,
                .logits = acts->logits,
                .targets = acts->targets + row,
-               .part = acts->softmax + a->rank * n,
+               .part = acts->softmax + tp->rank * n,
            });
     if (!m->sizing)
-        a->all_gather(a, acts->softmax, acts->softmax + a->rank * n, n * sizeof *acts->softmax);
+        tp->all_gather(tp, acts->softmax, acts->softmax + tp->rank * n, n * sizeof *acts->softmax);
     LAUNCH(m, classifier_merge,
            (struct ClassifierMerge){
                .rows = n,
                .v = m->config.vocab,
                .vp = m->config.vocab_padded,
                .first_token = megatron_first_token(m),
-               .parts = a->size,
+               .parts = tp->size,
                .dtype = m->config.dtype,
                .logits = acts->logits,
                .targets = acts->targets + row,
@@ -169,9 +170,10 @@ static void loss_over_tp(struct Model *m, struct Acts *acts, size_t row, size_t 
            });
 }
 
-static void loss_of(struct Model *m, struct Acts *acts, size_t row, size_t n, bool backward) {
+// Makes n rows' losses from their logits, which with `backward` become the logits' gradient.
+static void make_loss(struct Model *m, struct Acts *acts, size_t row, size_t n, bool backward) {
     if (m->across) {
-        loss_over_tp(m, acts, row, n, backward);
+        make_loss_over_tp(m, acts, row, n, backward);
         return;
     }
     LAUNCH(m, classifier,
@@ -200,8 +202,8 @@ static void sum_losses(struct Model *m, struct Acts *acts) {
            });
 }
 
-void head_forward(struct Model *m, const struct Unit *u, void *const all[], struct Acts *acts) {
-    const void *w = all[u->group];
+void head_forward(struct Model *m, const struct Unit *u, void *const weights[], struct Acts *acts) {
+    const void *w = weights[u->group];
     LAUNCH(m, norm_forward,
            (struct NormForward){
                .rows = acts_own_rows(acts),
@@ -221,13 +223,13 @@ void head_forward(struct Model *m, const struct Unit *u, void *const all[], stru
         return;
     const void *norm = megatron_f_forward(m, acts, acts->norm_final);
     if (acts->mode == HEAD_LOGITS) {
-        whole_logits_of(m, w, acts, norm);
+        make_whole_logits(m, w, acts, norm);
         return;
     }
     for (size_t row = 0; row < acts_rows(acts); row += acts->logit_rows) {
         size_t n = size_min(acts->logit_rows, acts_rows(acts) - row);
-        logits_of(m, w, acts, norm, row, n, acts->logits);
-        loss_of(m, acts, row, n, false);
+        make_logits(m, w, acts, norm, row, n, acts->logits);
+        make_loss(m, acts, row, n, false);
     }
     sum_losses(m, acts);
 }
@@ -269,8 +271,8 @@ void head_backward(struct Model *m, const struct Unit *u, void *const weights[],
     begin_gradient(m, u, dw, 0);
     for (size_t row = 0; row < rows; row += acts->logit_rows) {
         size_t n = size_min(acts->logit_rows, rows - row);
-        logits_of(m, w, acts, norm, row, n, acts->logits);
-        loss_of(m, acts, row, n, true);
+        make_logits(m, w, acts, norm, row, n, acts->logits);
+        make_loss(m, acts, row, n, true);
         chunk_backward(m, w, dw, acts, norm, row, n);
     }
     megatron_f_backward(m, acts, acts->dnorm); // once, after all chunks

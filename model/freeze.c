@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static int bad_word(const char *text, const char *word, size_t n, size_t layers, struct Error *e) {
+static int refuse(const char *text, const char *word, size_t n, size_t layers, struct Error *e) {
     return error_set(
         e, -EINVAL, E_FREEZE,
         "--freeze %.200s: '%.*s' is not a part of the model; expected embeddings, head "
@@ -53,7 +53,7 @@ int freeze_read(struct Freeze *out, const char *text, size_t layers, bool untied
         else if (n == strlen("head") && strncmp(word, "head", n) == 0)
             f.head = true;
         else if (!add_layers(&f, word, n, layers))
-            return bad_word(text, word, n, layers, e);
+            return refuse(text, word, n, layers, e);
     }
     if (f.head && !untied)
         return error_set(e, -EINVAL, E_FREEZE,

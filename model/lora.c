@@ -14,8 +14,8 @@ static const struct {
     {"all-linear", (1u << NLORA) - 1},
 };
 
-static bool is_word(const char *word, size_t n, const char *of) {
-    return n == strlen(of) && memcmp(word, of, n) == 0;
+static bool is_word(const char *word, size_t n, const char *text) {
+    return n == strlen(text) && memcmp(word, text, n) == 0;
 }
 
 // True for a matrix of the ends: an adapter of a tied one would be two at once.
@@ -27,7 +27,7 @@ static bool is_end(const char *word, size_t n) {
     return found;
 }
 
-static int bad_word(const char *text, const char *word, size_t n, bool gpt2, struct Error *e) {
+static int refuse(const char *text, const char *word, size_t n, bool gpt2, struct Error *e) {
     const char *why = is_end(word, n)                      ? "is no matrix of a block; embeddings "
                                                              "and heads have no adapters here"
                       : lora_targets_named(word, n, !gpt2) ? "is of another family"
@@ -50,7 +50,7 @@ int lora_read_targets(unsigned *out, const char *text, bool gpt2, struct Error *
             if (is_word(word, n, groups[i].word))
                 named |= groups[i].targets & lora_targets_all(gpt2);
         if (!named)
-            return bad_word(text, word, n, gpt2, e);
+            return refuse(text, word, n, gpt2, e);
         targets |= named;
     }
     *out = targets;

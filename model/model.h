@@ -28,7 +28,7 @@ struct Model {
     bool sizing; // launches ask how much scratch they need instead of running (model/launch.h)
 };
 
-// Units 0 .. L+1 (model/params.h).
+// Returns the number of units here: L + 2 in a whole model (model/params.h).
 static inline int model_units(const struct Model *m) {
     return m->params->nunit;
 }

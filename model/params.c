@@ -58,8 +58,8 @@ static const struct Param *add_param(struct Builder *b, struct ParamSpec t) {
     p->first_col = t.split == SPLIT_COLUMNS ? b->tp_rank * p->cols : 0;
     slice_rows(b, &t, p);
     p->whole_rows -= t.padding;
-    size_t weights = p->whole_rows - size_min(p->whole_rows, p->part[0].first);
-    p->real = (t.padding ? size_min(p->rows, weights) : p->rows) * p->cols;
+    size_t weight_rows = p->whole_rows - size_min(p->whole_rows, p->part[0].first);
+    p->real = (t.padding ? size_min(p->rows, weight_rows) : p->rows) * p->cols;
     g->numel += p->rows * p->cols;
     *b->index += p->whole_rows * p->whole_cols;
     if (t.cols > 1 || g->kind == GROUP_ADAPTER)
@@ -103,8 +103,8 @@ static void layout_head(struct Builder *b, const struct ModelConfig *c,
 static void layout_block(struct Builder *b, const struct ModelConfig *c) {
     const struct Family *f = c->family;
     size_t C = c->channels, q = model_attention_width(c), kv = c->kv_heads * c->head_size;
-    size_t gate = c->ffn, up = model_fc_width(c) - gate, bias = f->bias, has = f->qkv_bias;
-    size_t head = f->qk_norm * c->head_size;
+    size_t gate = c->ffn, up = model_fc_width(c) - gate, bias = f->bias, qkv_b = f->qkv_bias;
+    size_t qk_norm_size = f->qk_norm * c->head_size;
     float std = init_std, residual_std = std / sqrtf(2.0f * (float)c->layers);
     const struct ParamSpec block[] = {
         {"attention.qkv.weight", SPLIT_ROWS, {q, kv, kv}, C, 0, std, 0, 0},
@@ -113,21 +113,21 @@ static void layout_block(struct Builder *b, const struct ModelConfig *c) {
         {"mlp.out.weight", SPLIT_COLUMNS, {C}, c->ffn, 0, residual_std, 0, 0},
         {"norm1.weight", SPLIT_NONE, {C}, 1, 1, 0, 0, GRAD_OF_ROWS},
         {"norm1.bias", SPLIT_NONE, {bias * C}, 1, 0, 0, 0, GRAD_OF_ROWS},
-        {"attention.qkv.bias", SPLIT_ROWS, {has * q, has * kv, has * kv}, 1, 0, 0, 0, 0},
+        {"attention.qkv.bias", SPLIT_ROWS, {qkv_b * q, qkv_b * kv, qkv_b * kv}, 1, 0, 0, 0, 0},
         {"attention.proj.bias", SPLIT_NONE, {bias * C}, 1, 0, 0, 0, 0},
         {"norm2.weight", SPLIT_NONE, {C}, 1, 1, 0, 0, GRAD_OF_ROWS},
         {"norm2.bias", SPLIT_NONE, {bias * C}, 1, 0, 0, 0, GRAD_OF_ROWS},
         {"mlp.fc.bias", SPLIT_ROWS, {bias * gate, bias * up}, 1, 0, 0, 0, 0},
         {"mlp.out.bias", SPLIT_NONE, {bias * C}, 1, 0, 0, 0, 0},
-        {"attention.q_norm.weight", SPLIT_NONE, {head}, 1, 1, 0, 0, GRAD_OF_PART},
-        {"attention.k_norm.weight", SPLIT_NONE, {head}, 1, 1, 0, 0, GRAD_OF_PART},
+        {"attention.q_norm.weight", SPLIT_NONE, {qk_norm_size}, 1, 1, 0, 0, GRAD_OF_PART},
+        {"attention.k_norm.weight", SPLIT_NONE, {qk_norm_size}, 1, 1, 0, 0, GRAD_OF_PART},
     };
     for (int i = 0; i < NBLOCK; i++)
         add_param(b, block[i]);
 }
 
-// Of each target an A (rank, in) and a B (out, rank), whose product is added to the target's rows
-// of the block's matrix (adapter_ops.h). The A's come first, and those of one input are adjacent. A
+// Adds an A (rank, in) and a B (out, rank) for each target; their product is added to its rows of
+// the block's matrix (adapter_ops.h). The A's come first, and those of one input are adjacent. A
 // is split like the input's columns, B like the output's rows; a whole one's gradient is a sum of
 // what each TP rank has of the other. A's initial values are PyTorch's kaiming_uniform_ with
 // a = sqrt 5, B's are 0 (Hu et al. 2021, section 4.1).
@@ -160,7 +160,7 @@ static void layout_adapter(struct Builder *b, const struct ModelConfig *c) {
     }
 }
 
-// Units 0 .. L+1, each with its group.
+// Lists units 0 .. L+1, each with its group.
 static void list_units(const struct ModelConfig *c, struct Params *out) {
     int head = (int)c->layers + 1;
     out->nunit = head + 1;
@@ -388,7 +388,7 @@ static void add_row(const float *b, const float *a, size_t rank, size_t cols, si
 void params_add_adapter(const struct Params *p, int g, const struct Param *param, size_t at,
                         size_t n, const float *adapter, float *values) {
     struct ModelConfig part = model_config_part(&p->config, p->tp_rank, p->tp_size);
-    const struct Param *of = p->group[p->unit[p->group[g].first_unit].adapter].param;
+    const struct Param *adapter_param = p->group[p->unit[p->group[g].first_unit].adapter].param;
     float s = (float)(part.lora.alpha / (double)part.lora.rank);
     enum LoraTarget target[LORA_BESIDE];
     int product = (int)(param - p->group[g].param), count = 0;
@@ -396,8 +396,8 @@ void params_add_adapter(const struct Params *p, int g, const struct Param *param
         count = adapter_targets(&part, (enum AdapterProduct)product, target);
     for (int i = 0; i < count; i++) {
         struct AdapterTarget t = adapter_target(&part, target[i]);
-        const float *A = adapter + of[target[i]].offset;
-        const float *B = adapter + of[ADAPTER_B + target[i]].offset;
+        const float *A = adapter + adapter_param[target[i]].offset;
+        const float *B = adapter + adapter_param[ADAPTER_B + target[i]].offset;
         size_t first = param->offset + t.first * t.in, end = first + t.out * t.in;
         size_t low = size_max(at, first), high = size_min(at + n, end);
         for (size_t some; low < high; low += some) {

@@ -14,7 +14,7 @@ int params_pieces(const struct Group *group, size_t begin, size_t end,
         for (int k = 0; k < MAX_PARTS; k++) {
             size_t next = at + p->part[k].rows * p->cols;
             size_t first = size_max(begin, at), last = size_min(stop, next);
-            bool beside = p->cols == p->whole_cols;
+            bool adjacent = p->cols == p->whole_cols;
             if (first < last)
                 piece[n++] =
                     (struct Piece){.param = p,
@@ -22,8 +22,8 @@ int params_pieces(const struct Group *group, size_t begin, size_t end,
                                    .range = {.at = p->part[k].first * p->whole_cols + p->first_col,
                                              .n = last - first,
                                              .first = first - at,
-                                             .run = beside ? 0 : p->cols,
-                                             .stride = beside ? 0 : p->whole_cols}};
+                                             .run = adjacent ? 0 : p->cols,
+                                             .stride = adjacent ? 0 : p->whole_cols}};
             at = next;
         }
     }

@@ -108,6 +108,7 @@ static void keep_top_p(float *weights, size_t vocab, double p) {
     }
 }
 
+// The likeliest token's weight is 1, so p is a part of it.
 static void keep_min_p(float *weights, size_t vocab, float p) {
     for (size_t i = 0; i < vocab; i++)
         if (weights[i] < p)

@@ -9,6 +9,7 @@
 
 static const uint64_t SEED = 0x737061727365; // seed of random blocks: "sparse"
 
+// Marks the blocks begin .. end - 1, but none after `row`.
 static void attend(bool *seen, size_t row, size_t begin, size_t end) {
     for (size_t c = begin; c < end && c <= row; c++)
         seen[c] = true;
@@ -16,7 +17,7 @@ static void attend(bool *seen, size_t row, size_t begin, size_t end) {
 
 // ---- the elements of patterns ----
 
-// Windows of the given numbers of blocks, side by side; the last size repeats.
+// Marks the row's own window: windows are side by side, of these sizes; the last size repeats.
 static void attend_window(const struct SparseList *windows, size_t row, bool *seen) {
     size_t begin = 0, i = 0;
     while (i + 1 < windows->n && row >= begin + windows->at[i])
@@ -30,8 +31,8 @@ static void attend_sliding(const struct Sparse *s, size_t row, bool *seen) {
     attend(seen, row, row > before ? row - before : 0, row + 1);
 }
 
-// The blocks [first, first + global) of each window.
-static void attend_of_windows(const struct Sparse *s, size_t first, size_t row, bool *seen) {
+// Marks `global` blocks of each window; those of the first window begin at block `first`.
+static void attend_part_of_windows(const struct Sparse *s, size_t first, size_t row, bool *seen) {
     for (size_t begin = first; begin <= row; begin += s->local)
         attend(seen, row, begin, begin + s->global);
 }
@@ -74,7 +75,7 @@ static void row_dense(const struct Sparse *s, size_t head, size_t row, bool *see
 static void row_fixed(const struct Sparse *s, size_t head, size_t row, bool *seen) {
     struct SparseList windows = {1, {s->local}};
     attend_window(&windows, row, seen);
-    attend_of_windows(s, s->local - (1 + head % s->patterns) * s->global, row, seen);
+    attend_part_of_windows(s, s->local - (1 + head % s->patterns) * s->global, row, seen);
 }
 
 static void row_variable(const struct Sparse *s, size_t head, size_t row, bool *seen) {
@@ -122,14 +123,14 @@ void sparse_cells(const void *pattern, size_t table, size_t row, bool *seen) {
 
 // ---- the share of attention that is left ----
 
-// The number of keys in begin .. end - 1 that query `row` sees through a window.
-static size_t seen_keys(size_t row, size_t begin, size_t end, size_t window) {
-    size_t first = size_max(begin, window && row >= window ? row - window + 1 : 0);
-    size_t last = size_min(end, row + 1);
+// Returns how many of the keys begin .. end - 1 this query sees through a window; all count tokens.
+static size_t seen_keys(size_t query, size_t begin, size_t end, size_t window) {
+    size_t first = size_max(begin, window && query >= window ? query - window + 1 : 0);
+    size_t last = size_min(end, query + 1);
     return first < last ? last - first : 0;
 }
 
-// The same for a block of queries and a block of keys. Most pairs of blocks are seen whole.
+// Sums it over a block of queries, for a block of keys. Most pairs of blocks are seen whole.
 static size_t seen_pairs(const struct Sparse *s, size_t row, size_t column, size_t t,
                          size_t window) {
     size_t begin = row * s->block, end = size_min(begin + s->block, t), key = column * s->block;

@@ -126,13 +126,13 @@ static int refuse(const char *text, struct Error *e, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
 static int refuse(const char *text, struct Error *e, const char *format, ...) {
-    char why[400];
+    char expected[400];
     va_list args;
     va_start(args, format);
-    vsnprintf(why, sizeof why, format, args);
+    vsnprintf(expected, sizeof expected, format, args);
     va_end(args);
     return error_set(e, -EINVAL, E_SPARSE_ATTENTION, "--sparse-attention %.200s: expected %s", text,
-                     why);
+                     expected);
 }
 
 static int refuse_key(const struct Sparse *s, const char *text, struct Error *e) {
@@ -212,11 +212,11 @@ static int check_keys(const struct Sparse *s, const char *text, struct Error *e)
     return 0;
 }
 
-// Appends to a text of `used` characters; a text that is too long would be an error above.
-static size_t print(char *text, size_t used, const char *format, ...)
+// Appends to a text of `used` bytes, in which every pattern fits. Returns how many it then has.
+static size_t append_text(char *text, size_t used, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-static size_t print(char *text, size_t used, const char *format, ...) {
+static size_t append_text(char *text, size_t used, const char *format, ...) {
     va_list args;
     va_start(args, format);
     int n = vsnprintf(text + used, SPARSE_TEXT_BYTES - used, format, args);
@@ -227,7 +227,7 @@ static size_t print(char *text, size_t used, const char *format, ...) {
 
 // Prints every key with its value, so that all spellings of a pattern become one text.
 static void write_text(struct Sparse *s) {
-    size_t used = print(s->text, 0, "%s", modes[s->mode]);
+    size_t used = append_text(s->text, 0, "%s", modes[s->mode]);
     char before = ':';
     for (size_t i = 0; i < NKEY; i++) {
         const struct SparseKey *k = &keys[i];
@@ -235,14 +235,14 @@ static void write_text(struct Sparse *s) {
         const struct SparseList *list = at;
         if (!k->usual[s->mode] || (k->kind == LIST && list->n == 0))
             continue;
-        used = print(s->text, used, "%c%s=", before, k->name);
+        used = append_text(s->text, used, "%c%s=", before, k->name);
         before = ',';
         if (k->kind == SWITCH)
-            used = print(s->text, used, "%s", *(const size_t *)at ? "true" : "false");
+            used = append_text(s->text, used, "%s", *(const size_t *)at ? "true" : "false");
         else if (k->kind == NUMBER)
-            used = print(s->text, used, "%zu", *(const size_t *)at);
+            used = append_text(s->text, used, "%zu", *(const size_t *)at);
         for (size_t j = 0; k->kind == LIST && j < list->n; j++)
-            used = print(s->text, used, "%s%zu", j ? "+" : "", list->at[j]);
+            used = append_text(s->text, used, "%s%zu", j ? "+" : "", list->at[j]);
     }
 }
 

@@ -41,7 +41,7 @@ void unit_backward(struct Model *m, int u, void *const w[], const struct Grad dw
     kinds[unit->kind].backward(m, unit, w, dw, acts);
 }
 
-// Walks the ends and one block of a kind while every launch only asks for its scratch size. No
+// Walks the ends and one block of a kind. m->sizing is set, so launches only ask for scratch. No
 // pointer is followed; those that a launch tests (is there a bias? a GELU?) must only not be NULL.
 static void measure_scratch(struct Model *m, struct Acts *acts, bool backward, bool accumulate) {
     static char somewhere[1];
@@ -118,14 +118,14 @@ static int open_layout(struct Model *m, const struct Acts *acts, struct Tier *ti
 static int open_tables(struct Model *m, const struct Acts *acts, struct Tier *tier,
                        struct Error *e) {
     const struct ModelConfig *c = &m->config;
-    size_t rope = c->seq_len * c->head_size * sizeof(float);
-    size_t window = acts->b * acts->t * sizeof(int32_t);
+    size_t rope_bytes = c->seq_len * c->head_size * sizeof(float);
+    size_t window_bytes = acts->b * acts->t * sizeof(int32_t);
     int err = 0;
     if (c->family->position == POSITION_ROTARY)
-        err = open_table(m, tier, "angles of rotary embedding", rope, acts, fill_rope,
+        err = open_table(m, tier, "angles of rotary embedding", rope_bytes, acts, fill_rope,
                          &m->rope_block, e);
     if (!err && c->window && c->window < acts->t && !m->packed)
-        err = open_table(m, tier, "first keys of queries", window, acts, fill_window,
+        err = open_table(m, tier, "first keys of queries", window_bytes, acts, fill_window,
                          &m->first_block, e);
     if (!err && c->sparse.mode != SPARSE_DENSE)
         err = open_layout(m, acts, tier, e);
@@ -144,7 +144,7 @@ static int open_scratch(struct Model *m, struct Acts *acts, struct Tier *tier, s
         measure_scratch(m, acts, true, false);
         measure_scratch(m, acts, true, true);
     }
-    for (int whole = 1; whole >= 0 && !acts->generates; whole--) {
+    for (int whole = 1; whole >= 0 && !acts->generated_rows; whole--) {
         acts->mode = HEAD_LOSS; // validation: whole micro-batches, and single sequences at the end
         acts->b = whole ? acts->b_max : 1;
         measure_scratch(m, acts, false, false);
@@ -158,8 +158,8 @@ static int open_scratch(struct Model *m, struct Acts *acts, struct Tier *tier, s
         measure_scratch(m, acts, false, false);
     acts->t = acts->t_max;
     measure_scratch(m, acts, false, false);
-    if (cache && acts->generates > 1) { // and one token of each sequence
-        acts->b = acts->logits_count = acts->generates;
+    if (cache && acts->generated_rows > 1) { // and one token of each sequence
+        acts->b = acts->logits_count = acts->generated_rows;
         acts->t = 1;
         measure_scratch(m, acts, false, false);
         acts->t = acts->t_max;

@@ -14,9 +14,9 @@ double model_attention_work(const struct ModelConfig *c) {
     return (double)model_attention_width(c) * keys;
 }
 
-// The products of a block, by the tensor that each makes; the last one makes the block's output.
+// A product of a block, by the tensor that it makes.
 struct Product {
-    enum Act made;
+    enum Act tensor; // NACT: the block's output
     double flops;
 };
 
@@ -39,14 +39,14 @@ static struct UnitWork block_work(const struct ModelConfig *c, uint32_t kept,
     list_products(c, product);
     w.backward += kept & BIT(ACT_ATT) ? 0 : 2 * attention;
     for (int i = 0; i < NPRODUCT; i++) {
-        bool restored = product[i].made != NACT && !(kept & BIT(product[i].made));
+        bool restored = product[i].tensor != NACT && !(kept & BIT(product[i].tensor));
         w.forward += product[i].flops;
         w.backward += (restored + (backward == BACKWARD_ALL ? 2 : 1)) * product[i].flops;
         if (backward != BACKWARD_ADAPTER)
             continue;
-        double both = adapter_work(c, (enum AdapterProduct)i, true);
-        w.forward += both;
-        w.backward += 2 * both + restored * adapter_work(c, (enum AdapterProduct)i, false);
+        double adapter_flops = adapter_work(c, (enum AdapterProduct)i, true);
+        w.forward += adapter_flops;
+        w.backward += 2 * adapter_flops + restored * adapter_work(c, (enum AdapterProduct)i, false);
     }
     w.backward = backward == BACKWARD_NONE ? 0 : w.backward;
     return w;

@@ -9,9 +9,9 @@ char *clean_text(const char *text);
 
 // Returns the text (valid UTF-8) as Python's str.capitalize has it, by the C library's letters: the
 // first in title case, all others in lower case; only ASCII's change where the system lacks the
-// locale C.UTF-8. A letter that Python turns into several, as the
-// German sharp s at the front, becomes one or stays. free() it. NULL: a capital sigma is not the
-// first letter; its lower case depends on the letters around it.
+// locale C.UTF-8. A letter that Python turns into several, as the German sharp s at the front,
+// becomes one or stays. free() it. NULL: a letter after the first is a capital sigma, whose lower
+// case depends on the letters around it.
 char *clean_capitalize(const char *text);
 
 // Returns the context: clean_text of "LABEL: A B", with B capitalized. free() it. NULL: B cannot be

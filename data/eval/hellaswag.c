@@ -37,8 +37,8 @@ static int refuse(const struct ItemReading *r, const char *what, struct Error *e
 // ---- JSON ----
 
 // Returns the only member of that name; NULL, with an error, if there is none or a second.
-static const cJSON *member(const struct ItemReading *r, const cJSON *object, const char *name,
-                           struct Error *e) {
+static const cJSON *only_member(const struct ItemReading *r, const cJSON *object, const char *name,
+                                struct Error *e) {
     const cJSON *item, *found = NULL;
     size_t count = 0;
     cJSON_ArrayForEach(item, object) if (strcmp(item->string, name) == 0) {
@@ -54,7 +54,7 @@ static const cJSON *member(const struct ItemReading *r, const cJSON *object, con
 static int read_endings(struct ItemReading *r, const cJSON *object, struct Error *e) {
     const cJSON *ending;
     int n = 0;
-    r->endings = member(r, object, "endings", e);
+    r->endings = only_member(r, object, "endings", e);
     if (!r->endings)
         return -EINVAL;
     cJSON_ArrayForEach(ending, r->endings) {
@@ -71,7 +71,7 @@ static int read_endings(struct ItemReading *r, const cJSON *object, struct Error
 
 // Reads the label: a number, or a text of digits as in Hugging Face's copy of the data set.
 static int read_label(struct ItemReading *r, const cJSON *object, struct Error *e) {
-    const cJSON *item = member(r, object, "label", e);
+    const cJSON *item = only_member(r, object, "label", e);
     int n = cJSON_GetArraySize(r->endings);
     if (!item)
         return -EINVAL;
@@ -96,7 +96,7 @@ static int read_label(struct ItemReading *r, const cJSON *object, struct Error *
 
 static int read_object(struct ItemReading *r, const cJSON *object, struct Error *e) {
     for (int f = 0; f < NTEXT; f++) {
-        const cJSON *item = member(r, object, field_names[f], e);
+        const cJSON *item = only_member(r, object, field_names[f], e);
         if (!item)
             return -EINVAL;
         if (!cJSON_IsString(item))
@@ -126,7 +126,7 @@ static int encode(const struct ItemReading *r, const char *text, size_t n, struc
 // Adds lm-eval's sequence: context and answer as one text, whose tokens after the context's count.
 static int add_lm_eval(struct ItemReading *r, const char *query, const char *choice,
                        struct Error *e) {
-    size_t T = r->spec->seq_len, cut = 0;
+    size_t T = r->spec->seq_len, excess = 0;
     char *text = base_format("%s %s", query, choice);
     int err = encode(r, query, utf8_rstrip(query, strlen(query)), &r->context, e);
     if (!err)
@@ -147,9 +147,9 @@ static int add_lm_eval(struct ItemReading *r, const char *query, const char *cho
                          "raise --seq-len to %zu",
                          r->name, r->line, count - from, T, count - from);
     if (count > T + 1)
-        cut = count - (T + 1);
-    r->out->cut += cut > 0;
-    items_add_sequence(r->out, EVAL_LM_EVAL, r->whole.data + cut, count - cut, from - cut);
+        excess = count - (T + 1);
+    r->out->cut += excess > 0;
+    items_add_sequence(r->out, EVAL_LM_EVAL, r->whole.data + excess, count - excess, from - excess);
     return 0;
 }
 
@@ -267,7 +267,8 @@ static void warn_lengths(const struct ItemReading *r) {
                  r->name, r->too_long, r->spec->seq_len);
 }
 
-// Refuses a tokenizer of numbers, which encodes no text, not even an empty one.
+// Refuses text if the tokenizer is of numbers, and so encodes none; and the ids of a .bin if it
+// encodes text and its vocabulary is not as large as GPT-2's.
 static int check_tokenizer(const struct EvalSpec *spec, bool wants_text, const char *name,
                            struct Error *e) {
     struct Ids ids = {0};

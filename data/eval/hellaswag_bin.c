@@ -13,7 +13,7 @@ struct BinReading {
     struct EvalItems *out;
     const char *name, *bytes;
     size_t n, at;  // bytes
-    size_t number; // of the item
+    size_t number; // of the item, from 0
     struct Ids ids;
 };
 
@@ -24,7 +24,7 @@ bool hellaswag_bin_detect(const char *bytes, size_t n) {
     return magic == MAGIC;
 }
 
-static uint16_t word(const struct BinReading *r, size_t at) {
+static uint16_t word_at(const struct BinReading *r, size_t at) {
     uint16_t w;
     memcpy(&w, r->bytes + at, sizeof w);
     return w;
@@ -32,7 +32,7 @@ static uint16_t word(const struct BinReading *r, size_t at) {
 
 // Reads the count and the ids at *at of an item that ends at `end`.
 static int read_ids(struct BinReading *r, size_t *at, size_t end, struct Error *e) {
-    size_t count = *at + 2 <= end ? word(r, *at) : 0;
+    size_t count = *at + 2 <= end ? word_at(r, *at) : 0;
     if (!count || count > (end - *at) / 2 - 1)
         return error_set(e, -EINVAL, E_HELLASWAG_BIN,
                          "%s: item %zu: the %zu tokens at byte %zu do not lie within the item, "
@@ -40,11 +40,11 @@ static int read_ids(struct BinReading *r, size_t *at, size_t end, struct Error *
                          r->name, r->number, count, *at, end);
     *at += 2;
     for (size_t i = 0; i < count; i++, *at += 2) {
-        if (word(r, *at) >= r->spec->vocab)
+        if (word_at(r, *at) >= r->spec->vocab)
             return error_set(e, -EINVAL, E_HELLASWAG_BIN,
                              "%s: item %zu: id %d at byte %zu is past the model's vocabulary, %zu",
-                             r->name, r->number, word(r, *at), *at, r->spec->vocab);
-        ids_append(&r->ids, word(r, *at));
+                             r->name, r->number, word_at(r, *at), *at, r->spec->vocab);
+        ids_append(&r->ids, word_at(r, *at));
     }
     return 0;
 }
@@ -79,12 +79,13 @@ static int read_item(struct BinReading *r, struct Error *e) {
         return error_set(e, -EINVAL, E_HELLASWAG_BIN,
                          "%s: item %zu: the file is cut short at byte %zu", r->name, r->number,
                          r->n);
-    size_t bytes = word(r, at + 2);
-    int label = word(r, at + 6), choices = word(r, at + 8);
-    if (word(r, at) != START || word(r, at + 4) != (r->number & 0xffff))
+    size_t bytes = word_at(r, at + 2);
+    int label = word_at(r, at + 6), choices = word_at(r, at + 8);
+    if (word_at(r, at) != START || word_at(r, at + 4) != (r->number & 0xffff))
         return error_set(e, -EINVAL, E_HELLASWAG_BIN,
                          "%s: item %zu: byte %zu has %d and %d, expected %d and %zu", r->name,
-                         r->number, at, word(r, at), word(r, at + 4), START, r->number & 0xffff);
+                         r->number, at, word_at(r, at), word_at(r, at + 4), START,
+                         r->number & 0xffff);
     if (bytes % 2 || bytes < 2 * HEAD_WORDS || bytes > left)
         return error_set(e, -EINVAL, E_HELLASWAG_BIN,
                          "%s: item %zu: its size is %zu bytes, but %zu are left", r->name,

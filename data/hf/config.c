@@ -233,7 +233,7 @@ static int read_tie(struct HfReading *r) {
 }
 
 // Shortens the default seq-len of a model of very long sequences.
-static void shorten(cJSON *flags) {
+static void shorten_seq_len(cJSON *flags) {
     cJSON *length = cJSON_GetObjectItemCaseSensitive(flags, "seq-len");
     if (length->valuedouble > SEQ_LEN_USUAL)
         cJSON_SetNumberValue(length, SEQ_LEN_USUAL);
@@ -253,7 +253,7 @@ int hf_config_flags(const struct cJSON *config, const char *path, char **text, s
     if (!err)
         hf_config_complete(r.flags);
     if (!err)
-        shorten(r.flags);
+        shorten_seq_len(r.flags);
     if (!err)
         err = read_tie(&r);
     *text = err ? NULL : cJSON_PrintUnformatted(r.flags);
@@ -279,18 +279,18 @@ static void append_dropout_keys(const struct HfReading *r, char **text) {
 char *hf_config_remarks(const struct cJSON *config, const char *path) {
     struct Error ignored;
     struct HfReading r = {config, path, HF_NCLASS, cJSON_CreateObject(), &ignored};
-    char *dropped = base_format("%s", ""), *remarks = base_format("%s", "");
+    char *dropouts = base_format("%s", ""), *remarks = base_format("%s", "");
     if (!read_class(&r))
-        append_dropout_keys(&r, &dropped);
+        append_dropout_keys(&r, &dropouts);
     if (r.class != HF_GPT2 && hf_config_rope_differs(config))
         base_append(&remarks,
                     "%s: rope_scaling counts, as in transformers; rope_parameters says otherwise; "
                     "keep one of them\n",
                     path);
-    if (*dropped)
-        base_append(&remarks, "%s: %s: there is no dropout here\n", path, dropped);
+    if (*dropouts)
+        base_append(&remarks, "%s: %s: there is no dropout here\n", path, dropouts);
     cJSON_Delete(r.flags);
-    free(dropped);
+    free(dropouts);
     return remarks;
 }
 

@@ -15,7 +15,7 @@
 struct RopeObject {
     const cJSON *object; // NULL: there is neither
     const char *name;
-    double positions;
+    double positions; // max_position_embeddings, or its default
 };
 
 // The first takes precedence.
@@ -71,11 +71,11 @@ static int need_number(struct HfReading *r, const struct RopeObject *rope, const
 // Reads the length of the first training; the key outside of the object takes precedence.
 static int read_original(struct HfReading *r, const struct RopeObject *rope, double *value) {
     static const char KEY[] = "original_max_position_embeddings";
-    bool beside = hf_config_value(r->config, KEY) != NULL;
+    bool outside = hf_config_value(r->config, KEY) != NULL;
     *value = rope->positions;
-    int err = read_number(r, beside ? r->config : rope->object, KEY, value);
+    int err = read_number(r, outside ? r->config : rope->object, KEY, value);
     if (!err && *value != floor(*value))
-        return hf_config_refuse(r, KEY, hf_config_value(beside ? r->config : rope->object, KEY),
+        return hf_config_refuse(r, KEY, hf_config_value(outside ? r->config : rope->object, KEY),
                                 "a whole number above 0");
     return err;
 }
@@ -97,14 +97,14 @@ static int read_llama3(struct HfReading *r, const struct RopeObject *rope, char 
 // Reads attention_factor, or computes YaRN's, from mscale and mscale_all_dim if both are given.
 static int read_attention(struct HfReading *r, const struct RopeObject *rope, double factor,
                           double *attention) {
-    double one = 0, other = 0;
-    int err = read_number(r, rope->object, "mscale", &one);
+    double mscale = 0, mscale_all_dim = 0;
+    int err = read_number(r, rope->object, "mscale", &mscale);
     if (!err)
-        err = read_number(r, rope->object, "mscale_all_dim", &other);
+        err = read_number(r, rope->object, "mscale_all_dim", &mscale_all_dim);
     double log_factor = factor > 1 ? 0.1 * log(factor) : 0;
     *attention = log_factor + 1;
-    if (one > 0 && other > 0)
-        *attention = (log_factor * one + 1) / (log_factor * other + 1);
+    if (mscale > 0 && mscale_all_dim > 0)
+        *attention = (log_factor * mscale + 1) / (log_factor * mscale_all_dim + 1);
     return err ? err : read_number(r, rope->object, "attention_factor", attention);
 }
 
@@ -130,8 +130,8 @@ static int read_yarn(struct HfReading *r, const struct RopeObject *rope, char **
     if (err)
         return err;
     bool exact = cJSON_IsFalse(truncate);
-    double usually = factor > 1 ? 0.1 * log(factor) + 1 : 1;
-    bool usual = fast == 32 && slow == 1 && attention == usually && !exact;
+    double usual_attention = factor > 1 ? 0.1 * log(factor) + 1 : 1;
+    bool usual = fast == 32 && slow == 1 && attention == usual_attention && !exact;
     *text = usual ? base_format("yarn:%.17g:%.0f", factor, original)
                   : base_format("yarn:%.17g:%.0f:%.17g:%.17g:%.17g%s", factor, original, fast, slow,
                                 attention, exact ? ":exact" : "");
@@ -169,7 +169,7 @@ static int read_scaling(struct HfReading *r, const struct RopeObject *rope) {
     bool known = false;
     for (size_t i = 0; i < sizeof types / sizeof types[0] && !known; i++) {
         known = strcmp(types[i].type, name) == 0;
-        err = known && i ? check_part(r, rope) : 0;
+        err = known && i ? check_part(r, rope) : 0; // the first type is no scaling
         if (known && !err)
             err = types[i].read(r, rope, &text);
     }

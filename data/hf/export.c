@@ -41,7 +41,8 @@ struct Copying {
     int err;
 };
 
-// True if a file is copied: the run's text does not replace it (and has no other tokenizer).
+// True if a file is copied: it belongs to the model, and the run's text has none of that name. If
+// the run has another tokenizer, only the licence is.
 static bool is_copied(const struct HfText *text, const char *name) {
     static const char *const begins[] = {
         "tokenizer", "special_tokens_map", "chat_template", "generation_config.json",
@@ -192,7 +193,7 @@ int hf_make_sink(const char *path, const struct ExportModel *model, struct Expor
     struct HfExport *x = base_alloc(sizeof *x);
     const struct ImportSource *from = model->from;
     *x = (struct HfExport){.sink = {.flag = "--export",
-                                    .shown = "hf:",
+                                    .prefix = "hf:",
                                     .stem = HF_MODEL_STEM,
                                     .dtype = model->dtype,
                                     .owner = x,

@@ -15,7 +15,7 @@ static const char SINGLE[] = "model.safetensors", INDEX[] = "model.safetensors.i
 
 // ---- files --------------------------------------------------------------------------------------
 
-static int open_file(struct HfFolder *f, const char *name, struct Error *e) {
+static int open_tensors(struct HfFolder *f, const char *name, struct Error *e) {
     char *path = base_format("%s/%s", f->path, name);
     int code = safetensors_open(path, &f->file[f->nfile], e);
     f->nfile += !code;
@@ -33,7 +33,8 @@ static bool is_plain_name(const char *name) {
 }
 
 // Opens each file that weight_map names, once.
-static int open_shards(struct HfFolder *f, const cJSON *map, const char *path, struct Error *e) {
+static int open_listed_files(struct HfFolder *f, const cJSON *map, const char *path,
+                             struct Error *e) {
     size_t n = 0, room = (size_t)cJSON_GetArraySize(map);
     const char **names = base_alloc((room + 1) * sizeof *names);
     const cJSON *item;
@@ -52,7 +53,7 @@ static int open_shards(struct HfFolder *f, const cJSON *map, const char *path, s
     f->file = base_alloc_zeroed((n + 1) * sizeof *f->file);
     for (size_t i = 0; i < n && !code; i++)
         if (!i || strcmp(names[i - 1], names[i]))
-            code = open_file(f, names[i], e);
+            code = open_tensors(f, names[i], e);
     free(names);
     return code;
 }
@@ -96,7 +97,7 @@ static int open_index(struct HfFolder *f, const char *path, struct Error *e) {
                          "%s: tensor %s is there twice; download the folder again", path,
                          json_shown(twice).text);
     if (!code)
-        code = open_shards(f, map, path, e);
+        code = open_listed_files(f, map, path, e);
     if (!code)
         code = check_map(f, map, path, e);
     cJSON_Delete(tree);
@@ -117,7 +118,7 @@ static int open_weights(struct HfFolder *f, struct Error *e) {
     int code;
     if (!is_absent(single)) {
         f->file = base_alloc_zeroed(sizeof *f->file);
-        code = open_file(f, SINGLE, e);
+        code = open_tensors(f, SINGLE, e);
     } else if (!is_absent(index)) {
         code = open_index(f, index, e);
     } else {

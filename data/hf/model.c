@@ -30,7 +30,8 @@ static char *find_gguf(const char *folder) {
     return path;
 }
 
-// Refuses a folder without config.json, which may have an adapter of PEFT's or a GGUF file.
+// Refuses a folder without config.json. The line in *e becomes another if the folder has an adapter
+// of PEFT's or a GGUF file. Returns -ENOENT.
 static int refuse_folder(const char *folder, struct Error *e) {
     char *adapter = base_format("%s/adapter_config.json", folder), *gguf = find_gguf(folder);
     int err = -ENOENT;
@@ -155,8 +156,8 @@ static int refuse_unknown_tensors(void *model, struct Error *e) {
         m->folder.path, json_shown(first).text, count > 1 ? ", and others" : "", m->family);
 }
 
-static int read_range(void *model, int layer, const char *param, const struct WeightsRange *range,
-                      float *out, struct Error *e) {
+static int read_elements(void *model, int layer, const char *param,
+                         const struct WeightsRange *range, float *out, struct Error *e) {
     const struct HfModel *m = model;
     struct HfPiece pieces[HF_PIECES_MAX];
     size_t npiece = fill_pieces(m, layer, param, pieces);
@@ -167,9 +168,9 @@ struct ImportSource hf_model_source(struct HfModel *m) {
     return (struct ImportSource){.dtype = first_matrix_dtype(m),
                                  .seq_len = m->seq_len,
                                  .remarks = m->remarks,
-                                 .read = read_range,
+                                 .read = read_elements,
                                  .ask = ask_for_param,
-                                 .asked_all = refuse_unknown_tensors,
+                                 .check_all_asked = refuse_unknown_tensors,
                                  .context = m};
 }
 

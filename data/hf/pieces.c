@@ -188,11 +188,11 @@ int hf_pieces_read(const struct HfFolder *f, const struct HfPiece *piece, size_t
         const struct HfPiece *last = &piece[npiece - 1];
         end = (last->row + last->rows) * size_max(last->cols, 1);
     }
-    size_t have = range->stride     ? n
-                  : first >= end    ? 0
-                  : end - first < n ? (size_t)(end - first)
-                                    : n;
-    memset(out + have, 0, (n - have) * sizeof *out);
+    size_t stored = range->stride     ? n
+                    : first >= end    ? 0
+                    : end - first < n ? (size_t)(end - first)
+                                      : n;
+    memset(out + stored, 0, (n - stored) * sizeof *out);
     struct PieceSide s = {.folder = f, .out = out};
     return transfer_param(&s, piece, npiece, range, e);
 }

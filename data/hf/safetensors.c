@@ -253,9 +253,9 @@ int safetensors_open(const char *path, struct Safetensors *f, struct Error *e) {
     f->path = base_format("%s", path);
     code = read_header(f, (uint64_t)st.st_size, e);
     struct Error why = *e;
-    bool says_it =
+    bool has_remedy =
         why.id == E_JSON_DUPLICATE_KEY || why.id == E_JSON_TOO_LARGE || why.id == E_ZERO_BYTE;
-    if (code == -EINVAL && !says_it)
+    if (code == -EINVAL && !has_remedy)
         error_set(e, code, why.id, "%s; download or save the file again", why.text);
     if (code)
         safetensors_close(f);

@@ -54,7 +54,7 @@ const struct Tensor *safetensors_find(const struct Safetensors *f, const char *n
 int safetensors_read(const struct Safetensors *f, const struct Tensor *t, uint64_t first, size_t n,
                      float *out, struct Error *e);
 
-// The same of weights. Errors: as above; -EINVAL for an element that is not finite: with it, all
+// The same for weights. Errors: as above; -EINVAL for an element that is not finite: with it, all
 // training steps would be skipped.
 int safetensors_read_finite(const struct Safetensors *f, const struct Tensor *t, uint64_t first,
                             size_t n, float *out, struct Error *e);

@@ -37,7 +37,7 @@ static int list_param(void *sink, int layer, const char *param, struct Error *e)
     return 0;
 }
 
-static void lay_out(struct HfSink *s) {
+static void lay_out_once(struct HfSink *s) {
     if (s->laid_out)
         return;
     struct HfOut *out = base_alloc(s->npiece * sizeof *out);
@@ -51,7 +51,7 @@ static void lay_out(struct HfSink *s) {
 static int check_room(void *sink, struct Error *e) {
     struct HfSink *s = sink;
     char *before = base_format("%s ", s->flag);
-    lay_out(s);
+    lay_out_once(s);
     int err = file_check_room(s->path, before, hf_writer_bytes(&s->writer), e);
     free(before);
     return err;
@@ -61,7 +61,7 @@ static int check_room(void *sink, struct Error *e) {
 
 static int make_files(void *sink, struct Error *e) {
     struct HfSink *s = sink;
-    lay_out(s);
+    lay_out_once(s);
     int err = hf_writer_make(&s->writer, e);
     if (err)
         return err;
@@ -73,12 +73,12 @@ static int make_files(void *sink, struct Error *e) {
 
 static int join_files(void *sink, struct Error *e) {
     struct HfSink *s = sink;
-    lay_out(s);
+    lay_out_once(s);
     return hf_writer_join(&s->writer, e);
 }
 
-static int write_range(void *sink, int layer, const char *param, const struct WeightsRange *range,
-                       const float *values, struct Error *e) {
+static int write_elements(void *sink, int layer, const char *param,
+                          const struct WeightsRange *range, const float *values, struct Error *e) {
     const struct HfSink *s = sink;
     struct HfPiece pieces[HF_PIECES_MAX];
     size_t npiece = s->pieces(s->owner, layer, param, pieces);
@@ -94,7 +94,7 @@ static int commit_folder(void *sink, struct Error *e) {
     struct HfSink *s = sink;
     int err = hf_writer_commit(&s->writer, e);
     if (!err)
-        log_line(LOG_NORMAL, "exported %s%s", s->shown, s->path);
+        log_line(LOG_NORMAL, "exported %s%s", s->prefix, s->path);
     return err;
 }
 
@@ -104,9 +104,9 @@ static void abandon_folder(void *sink) {
 }
 
 struct ExportSink hf_sink(struct HfSink *s) {
-    return (struct ExportSink){.write = write_range,
+    return (struct ExportSink){.write = write_elements,
                                .list = list_param,
-                               .room = check_room,
+                               .check_room = check_room,
                                .make = make_files,
                                .join = join_files,
                                .sync = sync_files,

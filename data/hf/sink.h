@@ -7,9 +7,9 @@
 #include "data/hf/pieces.h"
 
 struct HfSink {
-    const char *flag;  // "--export"
-    const char *shown; // before the path, when the folder is complete: "hf:"
-    const char *stem;  // of the files' names
+    const char *flag;   // "--export"
+    const char *prefix; // of the path, in the line that says that it is exported: "hf:"
+    const char *stem;   // of the files' names
     enum Dtype dtype;
     void *owner; // the argument of these three
     // Writes the pieces of a parameter, each a tensor; returns their number.

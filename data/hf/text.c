@@ -55,7 +55,7 @@ void hf_text_free(struct HfText *x) {
 
 // ---- the tokenizer ------------------------------------------------------------------------------
 
-static char *folder_of(const char *path) {
+static char *parent_folder(const char *path) {
     const char *slash = strrchr(path, '/');
     return slash ? base_format("%.*s", (int)(slash - path), path) : base_format(".");
 }
@@ -104,7 +104,7 @@ static void add_byte_tokenizer(struct HfText *x) {
 }
 
 static int copy_tokenizer(struct TextMaker *m) {
-    bool is_model = tokenizer_kind(m->tokenizer) == TOKENIZER_MODEL;
+    bool is_model_file = tokenizer_kind(m->tokenizer) == TOKENIZER_MODEL;
     char *text;
     size_t n;
     if (!m->folder) {
@@ -114,7 +114,7 @@ static int copy_tokenizer(struct TextMaker *m) {
     int err = file_read(tokenizer_path(m->tokenizer), FILE_BYTES_MAX, &text, &n, m->e);
     if (err)
         return err;
-    add_file(m->x, is_model ? "tokenizer.model" : "tokenizer.json", text, n);
+    add_file(m->x, is_model_file ? "tokenizer.model" : "tokenizer.json", text, n);
     err = copy_from_tokenizer_folder(m, SPECIAL);
     return err ? err : copy_from_tokenizer_folder(m, TEMPLATE);
 }
@@ -132,6 +132,7 @@ static int read_object(struct TextMaker *m, const char *name, cJSON **object) {
     return err;
 }
 
+// Sets a key to the text of the token `id`; removes it if there is no such token.
 static void set_token(const struct TextMaker *m, cJSON *config, const char *key, int32_t id) {
     char *text = tokenizer_token_text(m->tokenizer, id);
     cJSON_DeleteItemFromObjectCaseSensitive(config, key);
@@ -176,7 +177,8 @@ static int set_special_end(struct TextMaker *m, int32_t end) {
     return err;
 }
 
-// Writes tokenizer_config.json. Frees `jinja`; NULL: the tokenizer has the template already.
+// Adds tokenizer_config.json, unless the imported folder's stays as it is. Takes over `jinja`, the
+// template to add; NULL: the tokenizer has it already.
 static int write_config(struct TextMaker *m, char *jinja, int32_t stop) {
     cJSON *config;
     int err = read_object(m, CONFIG, &config);
@@ -251,18 +253,18 @@ static int add_generation_config(struct TextMaker *m, const int32_t *stops, size
 // ---- all of it ----------------------------------------------------------------------------------
 
 // Adds the chat template and its end tokens, unless it is unknown: then the run did not use it.
-static int add_template_and_ends(struct TextMaker *m, const char *named) {
+static int add_template_and_ends(struct TextMaker *m, const char *chat_template) {
     struct Template *t = NULL;
     struct Error why;
     int32_t stops[TEMPLATE_STOPS] = {m->x->end, -1};
     size_t count = m->x->end >= 0;
-    int err = template_open(&t, m->tokenizer, named, named ? m->e : &why);
-    if (err && named)
+    int err = template_open(&t, m->tokenizer, chat_template, chat_template ? m->e : &why);
+    if (err && chat_template)
         return err;
     char *jinja = NULL;
     if (!err) {
         count = template_stops(t, stops);
-        jinja = named ? template_jinja(t) : NULL;
+        jinja = chat_template ? template_jinja(t) : NULL;
     }
     err = write_config(m, jinja, stops[0]);
     template_close(t);
@@ -289,7 +291,7 @@ int hf_text_make(struct HfText *x, const struct ExportModel *model, const char *
         return 0;
     }
     const char *path = tokenizer_path(m.tokenizer);
-    m.folder = path ? folder_of(path) : NULL;
+    m.folder = path ? parent_folder(path) : NULL;
     m.keeps_tokenizer = from && path && same_folder(m.folder, from->path);
     x->replaces_tokenizer = from && !m.keeps_tokenizer;
     x->begin = tokenizer_begin(m.tokenizer);

@@ -73,7 +73,7 @@ int hf_writer_check(const char *path, const char *flag, struct Error *e);
 // PATH.writing, -ENOSPC, -errno.
 int hf_writer_make(struct HfWriter *w, struct Error *e);
 
-// The other ranks, when the first has made the files: opens them. Errors: -errno.
+// A process without the first rank, when that has made the files: opens them. Errors: -errno.
 int hf_writer_join(struct HfWriter *w, struct Error *e);
 
 // The first rank: writes another whole file into the folder (config.json, a tokenizer). Errors:
@@ -81,8 +81,8 @@ int hf_writer_join(struct HfWriter *w, struct Error *e);
 int hf_writer_put(struct HfWriter *w, const char *name, const void *bytes, size_t n,
                   struct Error *e);
 
-// Writes elements [first, first + n) of tensor number `tensor`. Errors: -ERANGE for a finite value
-// that would become infinite, -errno.
+// Writes elements [first, first + n) of tensor number `tensor`. Errors: -ERANGE for a value that is
+// not finite, or would not be once it is rounded; -errno.
 int hf_write_range(const struct HfWriter *w, size_t tensor, uint64_t first, size_t n,
                    const float *values, struct Error *e);
 

@@ -53,7 +53,7 @@ static void close_text(FILE *f) {
         base_out_of_memory(0, "a safetensors header");
 }
 
-// Returns the JSON header of shard `file`, and the bytes of its tensors.
+// Returns the JSON header of shard `file`, of *n bytes; *bytes: those of its tensors.
 static char *header_text(const struct HfWriter *w, const struct HfOut *tensor, size_t file,
                          size_t *n, uint64_t *bytes) {
     static const char *const names[NDTYPE] = {"F32", "BF16", "F16"};

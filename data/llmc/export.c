@@ -96,14 +96,14 @@ static bool is_torso(int fd) {
     return got == 0 || (got == sizeof begin && memcmp(begin, MARKER, sizeof begin) == 0);
 }
 
-static const struct Torso torso = {.is = is_torso};
+static const struct Torso torso = {.matches = is_torso};
 
 // ---- PATH.writing -------------------------------------------------------------------------------
 
-static int open_tmp(struct LlmcExport *x, int how, struct Error *e) {
-    x->fd = open(x->tmp_path, O_RDWR | O_NOFOLLOW | O_CLOEXEC | how, (mode_t)0666);
-    return x->fd < 0 ? error_io(e, -errno, E_FILE_WRITE, "cannot %s %s", how ? "make" : "open",
-                                x->tmp_path)
+static int open_tmp(struct LlmcExport *x, int create_flags, struct Error *e) {
+    x->fd = open(x->tmp_path, O_RDWR | O_NOFOLLOW | O_CLOEXEC | create_flags, (mode_t)0666);
+    return x->fd < 0 ? error_io(e, -errno, E_FILE_WRITE, "cannot %s %s",
+                                create_flags ? "make" : "open", x->tmp_path)
                      : 0;
 }
 
@@ -179,8 +179,8 @@ static int write_beside(const struct LlmcExport *x, int layer, const char *param
     return range_write(x->fd, x->tmp_path, dtype, begin + first * dtype_size(dtype), n, values, e);
 }
 
-static int write_range(void *export, int layer, const char *param, const struct WeightsRange *range,
-                       const float *values, struct Error *e) {
+static int write_elements(void *export, int layer, const char *param,
+                          const struct WeightsRange *range, const float *values, struct Error *e) {
     int err = 0;
     for (size_t n, i = 0; i < range->n && !err; i += n) {
         n = weights_beside(range, i);
@@ -235,9 +235,9 @@ int llmc_make_sink(const char *path, const struct ExportModel *model, struct Exp
         close_sink(x);
         return err;
     }
-    *out = (struct ExportSink){.write = write_range,
+    *out = (struct ExportSink){.write = write_elements,
                                .list = list_param,
-                               .room = check_room,
+                               .check_room = check_room,
                                .make = make_file,
                                .join = join_file,
                                .sync = sync_file,

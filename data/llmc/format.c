@@ -49,40 +49,40 @@ enum { NROW = sizeof rows / sizeof rows[0] };
 
 // ---- sizes --------------------------------------------------------------------------------------
 
-static uint64_t side(const struct LlmcShape *s, enum Side side) {
+static uint64_t side_length(const struct LlmcShape *s, enum Side side) {
     const uint64_t sides[] = {
         [ONE] = 1,          [C] = s->channels,     [C3] = 3 * s->channels, [C4] = 4 * s->channels,
         [T] = s->positions, [VP] = s->vocab_padded};
     return sides[side];
 }
 
-// Returns the elements of a tensor in one layer.
-static uint64_t elements(const struct LlmcShape *s, const struct TensorRow *r) {
-    return side(s, r->rows) * side(s, r->cols);
+// Counts the elements of a tensor in one layer, with padding.
+static uint64_t count_elements(const struct LlmcShape *s, const struct TensorRow *r) {
+    return side_length(s, r->rows) * side_length(s, r->cols);
 }
 
-// Returns the elements of a tensor in all layers.
-static uint64_t all_elements(const struct LlmcShape *s, const struct TensorRow *r) {
-    return elements(s, r) * (r->in_layers ? s->layers : 1);
+// Counts those in all layers.
+static uint64_t count_all_elements(const struct LlmcShape *s, const struct TensorRow *r) {
+    return count_elements(s, r) * (r->in_layers ? s->layers : 1);
 }
 
 uint64_t llmc_bytes(const struct LlmcShape *s) {
     uint64_t count = 0;
     for (size_t i = 0; i < NROW; i++)
-        count += all_elements(s, &rows[i]);
+        count += count_all_elements(s, &rows[i]);
     return LLMC_HEADER_BYTES + count * dtype_size(s->dtype);
 }
 
 uint64_t llmc_find(const struct LlmcShape *s, int layer, const char *param, uint64_t *count) {
     uint64_t before = 0;
-    for (size_t i = 0; i < NROW; before += all_elements(s, &rows[i]), i++) {
+    for (size_t i = 0; i < NROW; before += count_all_elements(s, &rows[i]), i++) {
         const struct TensorRow *r = &rows[i];
         bool is_there = r->in_layers ? layer >= 0 && (size_t)layer < s->layers : layer == -1;
         if (strcmp(r->param, param) != 0 || !is_there)
             continue;
-        *count = r->rows == VP ? s->vocab * s->channels : elements(s, r);
+        *count = r->rows == VP ? s->vocab * s->channels : count_elements(s, r);
         if (r->in_layers)
-            before += (uint64_t)layer * elements(s, r);
+            before += (uint64_t)layer * count_elements(s, r);
         return LLMC_HEADER_BYTES + before * dtype_size(s->dtype);
     }
     return 0;

@@ -96,8 +96,8 @@ static int read_beside(const struct LlmcModel *m, int layer, const char *param, 
     return err;
 }
 
-static int read_range(void *model, int layer, const char *param, const struct WeightsRange *range,
-                      float *out, struct Error *e) {
+static int read_elements(void *model, int layer, const char *param,
+                         const struct WeightsRange *range, float *out, struct Error *e) {
     int err = 0;
     for (size_t n, i = 0; i < range->n && !err; i += n) {
         n = weights_beside(range, i);
@@ -120,9 +120,9 @@ static int open_source(const char *path, struct ImportSource *out, struct Error 
     }
     *out = (struct ImportSource){.kind = &llmc_weights,
                                  .dtype = m->shape.dtype,
-                                 .read = read_range,
+                                 .read = read_elements,
                                  .ask = check_param,
-                                 .asked_all = accept_all_tensors,
+                                 .check_all_asked = accept_all_tensors,
                                  .close = close_source,
                                  .context = m};
     return 0;

@@ -106,7 +106,7 @@ static void measurement_free(struct Measurement *m) {
     free(m->text);
 }
 
-// Returns the file without the lines of this name. free() it.
+// Returns the file without the lines of this name and CPU model. free() it.
 static char *copy_other_lines(const struct Measurement *m) {
     char *text = base_alloc(strlen(m->text) + 1), *to = text;
     for (const char *line = m->text; *line;) {

@@ -33,7 +33,7 @@ void progress_open(struct Progress *p, FILE *out, uint64_t step_done, uint64_t s
 
 enum { PART_BYTES = 48, NPART = 8 };
 
-static void format_count(char *text, double x) {
+static void format_rate(char *text, double x) {
     const char *unit = x >= 1e9 ? "G" : x >= 1e6 ? "M" : x >= 1e3 ? "k" : "";
     double scaled = x / (x >= 1e9 ? 1e9 : x >= 1e6 ? 1e6 : x >= 1e3 ? 1e3 : 1);
     snprintf(text, PART_BYTES, "%.*f%s tok/s", scaled < 100 && *unit ? 1 : 0, scaled, unit);
@@ -92,7 +92,7 @@ static void format_line(const struct Progress *p, const struct LogStep *s, size_
     snprintf(parts[1], PART_BYTES, "loss %.4f", plain_nan(s->loss));
     format_norm(parts[2], s->grad_norm);
     snprintf(parts[3], PART_BYTES, "lr %.2e", (double)s->lr);
-    format_count(parts[4], s->tokens_per_s);
+    format_rate(parts[4], s->tokens_per_s);
     *parts[5] = 0;
     if (s->light > 0)
         snprintf(parts[5], PART_BYTES, "%.0f%% of speed of light", 100 * fmin(s->light, 1));
@@ -108,7 +108,7 @@ static void format_line(const struct Progress *p, const struct LogStep *s, size_
 // ---- drawing ----
 
 // Returns the columns to use. The last one stays free: writing there makes some terminals wrap.
-static size_t columns_of(FILE *out) {
+static size_t usable_columns(FILE *out) {
     struct winsize size;
     if (ioctl(fileno(out), TIOCGWINSZ, &size) || size.ws_col < 2)
         return 79;
@@ -132,7 +132,7 @@ static void draw(struct Progress *p) {
 // Measures a step as the time since the last report: validation, samples and checkpoints are in it,
 // as they will be in the time left. The first step includes work that is done once (first touches
 // of memory, code made by libraries), so the second replaces it.
-static void measure(struct Progress *p, const struct LogStep *s, double now) {
+static void measure_step(struct Progress *p, const struct LogStep *s, double now) {
     if (s->step <= p->step_last)
         return;
     double step_s = (now - p->time_shown) / (double)(s->step - p->step_last);
@@ -147,7 +147,7 @@ static void measure(struct Progress *p, const struct LogStep *s, double now) {
 
 // Returns a step with the speed averaged over recent steps: on a host whose virtual machines take
 // turns, one step runs at full speed and another stands.
-static struct LogStep smoothed(const struct Progress *p, const struct LogStep *s) {
+static struct LogStep smooth_speeds(const struct Progress *p, const struct LogStep *s) {
     struct LogStep out = *s;
     double times = 1 / (p->token_s * s->tokens_per_s);
     if (isfinite(times)) {
@@ -162,13 +162,13 @@ void progress_show(struct Progress *p, const struct LogStep *s) {
     if (!p->out)
         return;
     double now = p->clock();
-    measure(p, s, now);
-    struct LogStep shown = smoothed(p, s);
+    measure_step(p, s, now);
+    struct LogStep shown = smooth_speeds(p, s);
     p->exceeded |= isfinite(s->light) && s->light > 1;
-    bool edge = p->count == 1 || s->step >= p->steps;
+    bool first_or_last = p->count == 1 || s->step >= p->steps;
     if (!p->live) {
         char text[PROGRESS_TEXT_BYTES];
-        if (!edge && !(p->log_every && s->step % p->log_every == 0))
+        if (!first_or_last && !(p->log_every && s->step % p->log_every == 0))
             return;
         format_line(p, &shown, PROGRESS_TEXT_BYTES - 1, text);
         base_wait_for_reader(p->out);
@@ -176,8 +176,8 @@ void progress_show(struct Progress *p, const struct LogStep *s) {
         fflush(p->out);
         return;
     }
-    format_line(p, &shown, columns_of(p->out), p->text); // a message draws it, too
-    if (!edge && now - p->time_drawn < REDRAW_S)
+    format_line(p, &shown, usable_columns(p->out), p->text); // a message draws it, too
+    if (!first_or_last && now - p->time_drawn < REDRAW_S)
         return;
     p->time_drawn = now;
     draw(p);

@@ -29,7 +29,7 @@ struct Progress {
     double step_s;         // smoothed seconds per step
     double token_s;        // smoothed seconds per token, without validation and the like
     uint64_t count;        // steps reported so far
-    uint64_t step_last;
+    uint64_t step_last;    // the step that was last reported
     char text[PROGRESS_TEXT_BYTES]; // the present live line; "": none
 };
 

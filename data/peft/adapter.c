@@ -12,7 +12,7 @@ static const struct Tensor **tensor_slot(const struct PeftAdapter *a, const stru
     return &a->tensor[(name->layer * NLORA + name->target) * 2 + name->matrix];
 }
 
-static int open_file(struct PeftAdapter *a, const char *dir, struct Error *e) {
+static int open_tensors(struct PeftAdapter *a, const char *dir, struct Error *e) {
     char *path = base_format("%s/" PEFT_STEM ".safetensors", dir);
     char *pickled = base_format("%s/" PEFT_STEM ".bin", dir);
     int err = 0;
@@ -89,7 +89,7 @@ int peft_adapter_open(struct PeftAdapter *a, const char *dir, const struct PeftB
     *a = (struct PeftAdapter){.base = *base};
     int err = peft_config_read(&a->config, dir, base->gpt2, e);
     if (!err)
-        err = open_file(a, dir, e);
+        err = open_tensors(a, dir, e);
     if (err)
         return err;
     a->tensor = base_alloc_zeroed((base->layers * NLORA * 2 + 1) * sizeof *a->tensor);

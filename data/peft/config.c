@@ -168,9 +168,9 @@ static int read_targets(const struct Reading *r) {
 // class.
 static int read_base_name(const struct Reading *r) {
     const cJSON *base = find_value(r, "base_model_name_or_path"),
-                *turned = find_value(r, "fan_in_fan_out");
-    if (turned && !cJSON_IsBool(turned))
-        return refuse_value(r, "fan_in_fan_out", turned, "true or false");
+                *fan_in_fan_out = find_value(r, "fan_in_fan_out");
+    if (fan_in_fan_out && !cJSON_IsBool(fan_in_fan_out))
+        return refuse_value(r, "fan_in_fan_out", fan_in_fan_out, "true or false");
     if (!base)
         return 0;
     if (!cJSON_IsString(base) || strlen(base->valuestring) >= sizeof r->out->base)

@@ -127,7 +127,7 @@ int peft_sink_open(const char *dir, const char *model, const struct PeftSettings
                          "--export-adapter: expected a new folder's name");
     struct PeftExport *x = base_alloc(sizeof *x);
     *x = (struct PeftExport){.sink = {.flag = "--export-adapter",
-                                      .shown = "the adapter ",
+                                      .prefix = "the adapter ",
                                       .stem = PEFT_STEM,
                                       .dtype = F32,
                                       .owner = x,
@@ -136,9 +136,9 @@ int peft_sink_open(const char *dir, const char *model, const struct PeftSettings
                                       .free = free},
                              .base = parse_base(model)};
     x->config = (struct PeftConfig){.rank = s->rank, .alpha = s->alpha, .dropout = s->dropout};
-    char *whole = s->base ? realpath(s->base, NULL) : NULL;
-    snprintf(x->config.base, sizeof x->config.base, "%s", whole ? whole : "");
-    free(whole);
+    char *absolute = s->base ? realpath(s->base, NULL) : NULL;
+    snprintf(x->config.base, sizeof x->config.base, "%s", absolute ? absolute : "");
+    free(absolute);
     int err = hf_sink_open(&x->sink, dir, e);
     if (err) {
         hf_sink_close(&x->sink);

@@ -34,7 +34,7 @@ TEST(parameters_are_where_llm_c_puts_them) {
         assert_ok(llmc_weights.open(path, &s, &e), &e);
         assert_int_equal(s.dtype, version == 3 ? F32 : BF16);
         for_all(expect_values, &s);
-        assert_ok(s.asked_all(s.context, &e), &e);
+        assert_ok(s.check_all_asked(s.context, &e), &e);
         s.close(s.context);
     }
 }

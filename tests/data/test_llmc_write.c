@@ -165,9 +165,9 @@ TEST(a_disk_that_is_too_small_is_told_early) {
         assert_ok(kinds[i]->make(path, &model32, &s, &e), &e);
         assert_ok(s.list(s.context, -1, "wte", &e), &e);
         disk_room = 1 << 30;
-        assert_ok(s.room(s.context, &e), &e);
+        assert_ok(s.check_room(s.context, &e), &e);
         disk_room = 100;
-        assert_error(s.room(s.context, &e), -ENOSPC, &e, "E_DISK_FULL 0.000");
+        assert_error(s.check_room(s.context, &e), -ENOSPC, &e, "E_DISK_FULL 0.000");
         disk_room = 1 << 30;
         s.close(s.context);
         assert_true(!is_there(path) && !is_there(aside));

@@ -473,7 +473,7 @@ static void write_adapter(struct Case *c, const char *dir) {
     struct ExportSink to;
     CHECKED(peft_sink_open(dir, c->flags, &s, &to, &e));
     CHECKED(params_visit(&c->rank.model.config, true, to.list, to.context, &e));
-    CHECKED(to.room(to.context, &e));
+    CHECKED(to.check_room(to.context, &e));
     CHECKED(export_weights(&c->rank.zero, &to, false, &e));
     to.close(to.context);
 }

@@ -9,14 +9,18 @@ set -u
 model=("${here[@]}" --data random --vocab 300 --layers 2 --channels 32 --heads 2 --seq-len 16
     --batch 1 --threads 1 --log-every 1 --val-batches 1 --no-tensorboard)
 
+norms() { sed -n 's/^step .* norm \([^ ]*\) .*/\1/p' <<<"$said"; } # of the last run's steps
 train 6 --zero 1
-plain=$hash
+plain=$hash plain_norms=$(norms)
 train 6 --zero 3 --zero-shard-size 6
 [ $status = 0 ] && [ -n "$plain" ] && [ "$hash" = "$plain" ]
 result $? "shards over all ranks are shards as they were" "$said"
 
 for shard in 2 3; do
     compare 6 --zero 1 --zero-shard-size $shard
+    paste <(norms) - <<<"$plain_norms" | awk '{ off = $1 / $2 - 1 } off > .01 || off < -.01 { bad = 1 }
+        END { exit bad || NR != 3 }'
+    result $? "shards of $shard: the norms of shards over all ranks, within a hundredth" "$said"
     for how in "--zero 2" "--zero 3" "--zero 3 --prefetch 0 --recompute block" \
         "--zero 1 --offload-optimizer cpu" "--zero 2 --offload-optimizer cpu --offload-param cpu" \
         "--zero 3 --offload-param cpu --offload-activations cpu"; do

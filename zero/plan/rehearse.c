@@ -135,10 +135,10 @@ static void rehearse_forward(struct Play *p) {
     const struct KvCache *cache = &p->rank->model.cache;
     size_t b = acts->b, t = acts->t;
     p->part = SEND_FORWARD;
-    acts->mode = acts->generates ? HEAD_LOGITS : HEAD_LOSS;
-    acts->cache = acts->generates ? cache : NULL;
-    if (acts->generates) {
-        acts->b = acts->logits_count = acts->generates;
+    acts->mode = acts->generated_rows ? HEAD_LOGITS : HEAD_LOSS;
+    acts->cache = acts->generated_rows ? cache : NULL;
+    if (acts->generated_rows) {
+        acts->b = acts->logits_count = acts->generated_rows;
         acts->t = 1;
     }
     zero_forward(&p->rank->zero, acts);

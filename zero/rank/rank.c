@@ -175,7 +175,7 @@ static int open_acts(struct Rank *r, const struct RankSettings *s, struct Error 
         .forgotten = s->inference ? 0 : params_forgotten(&r->params),
         .no_head = parallel->stage + 1 < parallel->stages,
         .inference = s->inference,
-        .generates = generates,
+        .generated_rows = generates,
         .b = generates ? 1 : s->batch,
         .t = generates ? size_max(size_min(s->model.seq_len, PREFILL_TOKENS), generates)
                        : s->model.seq_len,
@@ -210,7 +210,7 @@ static int open_acts(struct Rank *r, const struct RankSettings *s, struct Error 
 
 // Opens the cache of the texts that are continued: one, for the samples of a run that trains.
 static int open_cache(struct Rank *r, const struct RankSettings *s, struct Error *e) {
-    struct KvCacheSpec spec = {.sequences = size_max(1, r->acts.generates),
+    struct KvCacheSpec spec = {.sequences = size_max(1, r->acts.generated_rows),
                                .tokens = s->cache_tokens,
                                .at_once = size_min(r->acts.t_max, PREFILL_TOKENS),
                                .dtype = s->cache_dtype == NDTYPE ? s->model.dtype : s->cache_dtype};

@@ -133,7 +133,7 @@ int import_check(const struct ModelConfig *c, const struct ImportSource *from, s
     if (!from->ask)
         return 0;
     int err = params_visit(c, from->adapters, from->ask, from->context, e);
-    return err ? err : from->asked_all(from->context, e);
+    return err ? err : from->check_all_asked(from->context, e);
 }
 
 void import_log(const struct ModelConfig *c, const struct ImportSource *from) {

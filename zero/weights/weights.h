@@ -17,7 +17,7 @@
 #include "zero/engine.h"
 
 // Checks that the source has each parameter of such a model, and no others; for one that is loaded
-// as a whole, loading checks it. Errors: those of ask and asked_all.
+// as a whole, loading checks it. Errors: those of ask and check_all_asked.
 int import_check(const struct ModelConfig *c, const struct ImportSource *from, struct Error *e);
 
 // Logs the remarks of the source's files, and if sequences are longer than the model's were. (More
