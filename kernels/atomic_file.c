@@ -55,10 +55,17 @@ int file_put(int folder, const char *name, const void *bytes, size_t n) {
 // Exchanges two folders in steps: the old one moves away first.
 static int exchange_in_turn(const char *tmp_path, const char *path) {
     char *old = base_format("%s.XXXXXX", path);
-    bool failed =
-        !mkdtemp(old) || rename(path, old) || rename(tmp_path, path) || rename(old, tmp_path);
+    int err = mkdtemp(old) && !rename(path, old) ? 0 : -errno;
+    if (err) {
+        rmdir(old);
+    } else if (rename(tmp_path, path)) {
+        err = -errno;
+        rename(old, path);
+    } else {
+        rename(old, tmp_path); // if this fails, the old one keeps its name beside the new one
+    }
     free(old);
-    return failed ? -errno : 1;
+    return err ? err : 1;
 }
 
 int folder_exchange(const char *tmp_path, const char *path) {
