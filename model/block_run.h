@@ -53,7 +53,7 @@ static inline const void *weight(const struct BlockRun *r, enum BlockParam p) {
     return param->rows ? dtype_at(r->w, r->dtype, param->offset) : NULL;
 }
 
-// The same for its gradient; NULL also if it is not trained.
+// Returns where its gradient is; NULL: the family lacks it, or it is not trained.
 static inline void *gradient(const struct BlockRun *r, enum BlockParam p) {
     const struct Param *param = &r->group->param[p];
     return param->rows && r->dw.mem ? dtype_at(r->dw.mem, r->m->grad_dtype, param->offset) : NULL;

@@ -117,6 +117,7 @@ VEC_INLINE void add_second(float (*product)[COLS], const struct Matmul *m, size_
             product[i][j] += sum[i][j];
 }
 
+// Makes columns first .. end - 1 of C, COLS at a time.
 VEC_INLINE void make_columns(const struct Matmul *m, size_t first, size_t end, enum Dtype d) {
     float product[MATMUL_FEW_ROWS][COLS];
     for (size_t col = first; col < end; col += COLS) {
@@ -144,7 +145,7 @@ size_t CPU_NAME(matmul_few_work)(const struct Matmul *m) {
     return takes_tiles(m) ? m->k / TILES_K * TILES_X * sizeof(float) : 0;
 }
 
-// The pairs of block `block` of k: (pair, row of A), with zeros for rows that there are not.
+// Packs the pairs of block `block` of k: (pair, row of A), with zeros for rows that there are not.
 static void pack_pairs(const struct Matmul *m, size_t block) {
     float *x = (float *)m->work.mem + block * TILES_X;
     memset(x, 0, TILES_X * sizeof *x);
@@ -155,18 +156,19 @@ static void pack_pairs(const struct Matmul *m, size_t block) {
     }
 }
 
-// The last columns begin where there are as many as a block has; those made twice are dropped.
-static void stream_columns(const struct Matmul *m, size_t first, size_t end) {
+// The same by AMX: COLS columns at a time, from W's rows as they lie. If fewer are left, it reads
+// the last COLS rows of W, never past them, and skips the columns before `col`, which were made.
+static void make_columns_by_amx(const struct Matmul *m, size_t first, size_t end) {
     float sums[COLS * TILES_SIDE] __attribute__((aligned(64))), product[MATMUL_FEW_ROWS][COLS];
-    size_t ld = m->b.ld * dtype_size(BF16), blocks = m->k / TILES_K;
+    size_t ld = m->b.ld * dtype_size(BF16), k_blocks = m->k / TILES_K;
     tiles_open(false);
     for (size_t col = first; col < end; col += COLS) {
-        size_t n = size_min(COLS, end - col), from = size_min(col, m->n - COLS);
-        tiles_stream(sums, dtype_at(m->b.data, BF16, from * m->b.ld), ld, m->work.mem, blocks,
-                     from + 2 * COLS <= m->n);
+        size_t n = size_min(COLS, end - col), tile_col = size_min(col, m->n - COLS);
+        tiles_stream(sums, dtype_at(m->b.data, BF16, tile_col * m->b.ld), ld, m->work.mem, k_blocks,
+                     tile_col + 2 * COLS <= m->n);
         for (size_t i = 0; i < m->m; i++)
             for (size_t j = 0; j < n; j++)
-                product[i][j] = sums[(col - from + j) * TILES_SIDE + i];
+                product[i][j] = sums[(col - tile_col + j) * TILES_SIDE + i];
         if (m->k2)
             add_second(product, m, col, n, BF16);
         for (size_t i = 0; i < m->m; i++)
@@ -186,7 +188,7 @@ void CPU_NAME(matmul_few)(const struct Matmul *m, int threads) {
 #pragma omp for schedule(static)
             for (size_t block = 0; block < m->k / TILES_K; block++)
                 pack_pairs(m, block);
-            stream_columns(m, first, end);
+            make_columns_by_amx(m, first, end);
         } else {
             WITH_DTYPE(m->a.dtype, make_columns(m, first, end, D));
         }

@@ -45,9 +45,10 @@ static bool has_aligned_rows(const struct Mat *x) {
 
 // Returns the epilogue to ask cuBLASLt for, by what its documentation promises: a bias has C's
 // format; the GELU's input has C's format and rows that are a multiple of 8 apart. It promises to
-// accept operands that are not aligned to 16 bytes only for A, B and C. dgelu is used with the one
-// form of a backward pass, in which neither operand is transposed, and dbias, in C's format, with
-// that of a weight gradient.
+// accept operands that are not aligned to 16 bytes only for A, B and C, and does not say with which
+// epilogue: so all must be aligned here, with sizes that are multiples of 8. dgelu is used with the
+// one form of a backward pass, in which neither operand is transposed, and without accumulate, as
+// the old C would be multiplied too; dbias, in C's format, with that of a weight gradient.
 static enum Epilogue pick_library_epilogue(const struct Matmul *a) {
     bool aligned = has_aligned_rows(&a->a) && has_aligned_rows(&a->b) && has_aligned_rows(&a->c) &&
                    a->n % 8 == 0;
@@ -58,7 +59,7 @@ static enum Epilogue pick_library_epilogue(const struct Matmul *a) {
     if (a->dgelu && !a->bias && a->c.dtype == a->b.dtype && a->c.dtype != F32 && aligned &&
         is_aligned(a->dgelu, ACCESS_BYTES) && !a->accumulate && dx_form)
         return EPILOGUE_DGELU;
-    // Its sums have C's format: added to an old 16-bit gradient they would be rounded twice.
+    // The library's sums have C's format: added to a 16-bit gradient they would be rounded twice.
     bool dw_form = a->a.transposed && !a->b.transposed;
     if (a->dbias && !a->bias && !a->dgelu && aligned && is_aligned(a->dbias, ACCESS_BYTES) &&
         a->m % 8 == 0 && dw_form && (!a->accumulate || a->c.dtype == F32))

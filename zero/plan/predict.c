@@ -84,17 +84,17 @@ static int largest_batch(const struct RankSettings *s, const struct Capacity *ha
 }
 
 // Chooses the batch on rank 0, within half the least memory of any process; keeps the step.
-static int choose_batch(const struct PredictRequest *r, struct Settings *line,
-                        struct Settings *said, struct Error *e) {
+static int choose_batch(const struct PredictRequest *r, struct Settings *resolved,
+                        struct Settings *given, struct Error *e) {
     const struct World *w = r->world;
     struct RankSettings s = *r->settings;
-    struct RankDeviceMemory place, host = {memory_free_bytes(), memory_resident_bytes()};
+    struct RankDeviceMemory device, host = {memory_free_bytes(), memory_resident_bytes()};
     size_t batch = s.batch;
-    s.global_batch = line->global_batch;
-    int err = rank_device_memory(&s, host, w->node_size, &place, e);
+    s.global_batch = resolved->global_batch;
+    int err = rank_device_memory(&s, host, w->node_size, &device, e);
     struct Capacity half = {{0}};
     if (!err)
-        half = half_for_each(r, &s, &place, host.free_bytes);
+        half = half_for_each(r, &s, &device, host.free_bytes);
     size_t *on_device = &half.of[SHORT_PLACE], *on_host = &half.of[SHORT_MEMORY];
     *on_device = world_least(w, *on_device);
     *on_host = world_least(w, *on_host);
@@ -102,16 +102,16 @@ static int choose_batch(const struct PredictRequest *r, struct Settings *line,
         err = largest_batch(&s, &half, w->count, &batch, e);
     uint64_t word = world_broadcast(w, err ? UINT64_MAX : batch);
     if (err || word == UINT64_MAX)
-        return err ? err : -EINVAL; // rank 0's process has the line
+        return err ? err : -EINVAL; // rank 0's process has told why
     settings_set_batch(&s, (size_t)word);
-    if (r->steps && s.batch < line->rank.batch && w->first == 0)
+    if (r->steps && s.batch < resolved->rank.batch && w->first == 0)
         log_line(LOG_NORMAL,
                  "--batch %zu of --global-batch %zu is chosen: a larger one would take more than "
                  "half of the %.2f GB that each rank has free",
-                 s.batch, line->global_batch, 2 * (double)size_min(*on_device, *on_host) / 1e9);
-    said->rank.batch = line->rank.batch = s.batch;
-    line->rank.nmicro = s.nmicro;
-    line->rank.grad_dtype = s.grad_dtype;
+                 s.batch, resolved->global_batch, 2 * (double)size_min(*on_device, *on_host) / 1e9);
+    given->rank.batch = resolved->rank.batch = s.batch;
+    resolved->rank.nmicro = s.nmicro;
+    resolved->rank.grad_dtype = s.grad_dtype;
     return 0;
 }
 
@@ -226,23 +226,23 @@ static void set_choice(struct Settings *to, const struct Candidate *c, bool with
         to->rank.batch = c->batch;
 }
 
-// Chooses the best settings on a cluster that is not here, into `line`.
+// Chooses the best settings on a cluster that is not here, into `resolved`.
 static int choose_on_cluster(const struct PredictRequest *r, const struct RankSettings *s,
-                             struct Settings *line, struct Error *e) {
+                             struct Settings *resolved, struct Error *e) {
     struct Cluster c;
     struct ClusterChoices *all = base_alloc_zeroed(sizeof *all);
     int err = cluster_read(s->cluster, r->read_json(s->cluster, e), &c, e);
     if (!err)
-        err = cluster_choose(&c, s, &line->open, all, e);
+        err = cluster_choose(&c, s, &resolved->open, all, e);
     if (!err) {
         const struct RankSettings *best = &all->best[0].rank.settings;
         struct Candidate chosen = candidate_of(best);
-        set_choice(line, &chosen, true);
-        line->rank.tp = best->tp;
-        line->rank.pp = best->pp;
-        line->rank.shard_size = (size_t)settings_shard_ranks(best);
-        line->rank.nmicro = best->nmicro;
-        line->rank.grad_dtype = best->grad_dtype;
+        set_choice(resolved, &chosen, true);
+        resolved->rank.tp = best->tp;
+        resolved->rank.pp = best->pp;
+        resolved->rank.shard_size = (size_t)settings_shard_ranks(best);
+        resolved->rank.nmicro = best->nmicro;
+        resolved->rank.grad_dtype = best->grad_dtype;
         if (!r->json)
             cluster_choices_print(r->out, all);
     }
@@ -250,44 +250,44 @@ static int choose_on_cluster(const struct PredictRequest *r, const struct RankSe
     return err;
 }
 
-int predict_choose(const struct PredictRequest *r, struct Settings *line, struct Settings *said,
-                   struct Error *e) {
+int predict_choose(const struct PredictRequest *r, struct Settings *resolved,
+                   struct Settings *given, struct Error *e) {
     const struct World *w = r->world;
     struct RankSettings s = *r->settings;
-    struct RankDeviceMemory place, host = {memory_free_bytes(), memory_resident_bytes()};
+    struct RankDeviceMemory device, host = {memory_free_bytes(), memory_resident_bytes()};
     uint64_t word = UINT64_MAX;
-    if (line->lowers_batch && !s.cluster)
-        return choose_batch(r, line, said, e);
-    if (!r->steps || !is_open(&line->open))
+    if (resolved->lowers_batch && !s.cluster)
+        return choose_batch(r, resolved, given, e);
+    if (!r->steps || !is_open(&resolved->open))
         return 0;
-    s.global_batch = line->global_batch;
+    s.global_batch = resolved->global_batch;
     if (s.cluster)
-        return choose_on_cluster(r, &s, line, e);
+        return choose_on_cluster(r, &s, resolved, e);
     size_t ranks = (size_t)settings_data_ranks(&s);
-    line->open.stage &= ranks > 1; // one rank shards nothing
-    if (line->open.batch)
-        settings_set_batch(&s, size_min(line->global_batch / ranks, FIT_MOST_BATCH));
-    int err = rank_device_memory(&s, host, w->node_size, &place, e);
-    place.free_bytes = world_least(w, err ? 0 : place.free_bytes);
+    resolved->open.stage &= ranks > 1; // one rank shards nothing
+    if (resolved->open.batch)
+        settings_set_batch(&s, size_min(resolved->global_batch / ranks, FIT_MOST_BATCH));
+    int err = rank_device_memory(&s, host, w->node_size, &device, e);
+    device.free_bytes = world_least(w, err ? 0 : device.free_bytes);
     host.free_bytes = world_least(w, host.free_bytes);
     struct ChooseRequest c = {
         .settings = &s,
-        .open = line->open,
-        .room = capacity_of(&s, &place, host.free_bytes, w->count, w->node_size, r->plan),
+        .open = resolved->open,
+        .room = capacity_of(&s, &device, host.free_bytes, w->count, w->node_size, r->plan),
         .ranks_here = w->count};
     if (!err && w->first == 0)
-        err = choose_first(r, c, (double)(line->global_batch * s.model.seq_len), &word, e);
+        err = choose_first(r, c, (double)(resolved->global_batch * s.model.seq_len), &word, e);
     word = world_broadcast(w, word);
     if (err || word == UINT64_MAX)
-        return err ? err : -EINVAL; // rank 0's process has the line
+        return err ? err : -EINVAL; // rank 0's process has told why
     struct Candidate chosen = unpack_candidate(word >> ADAPTER_BITS);
-    set_adapters(&line->rank.model, (int)(word % (1 << ADAPTER_BITS)));
-    set_adapters(&said->rank.model, (int)(word % (1 << ADAPTER_BITS)));
+    set_adapters(&resolved->rank.model, (int)(word % (1 << ADAPTER_BITS)));
+    set_adapters(&given->rank.model, (int)(word % (1 << ADAPTER_BITS)));
     settings_set_batch(&s, chosen.batch);
-    set_choice(line, &chosen, true);
-    line->rank.nmicro = s.nmicro;
-    line->rank.grad_dtype = s.grad_dtype;
-    set_choice(said, &chosen, line->open.batch);
+    set_choice(resolved, &chosen, true);
+    resolved->rank.nmicro = s.nmicro;
+    resolved->rank.grad_dtype = s.grad_dtype;
+    set_choice(given, &chosen, resolved->open.batch);
     return 0;
 }
 

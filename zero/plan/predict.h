@@ -26,12 +26,14 @@ struct PredictRequest {
 
 // With --init and neither --fit nor --batch: chooses the micro-batch, up to the usual one, for
 // which half of the free memory is enough, and a line says so; nothing else. With --fit: chooses
-// what it may (zero/settings/settings.h) and puts it into `line`, and into `said`, as config.json
-// is to have it; prints the best. The choice is rank 0's, within the least memory of any process.
-// r->settings are those of `line`, and to be made of it again. Nothing is chosen where nothing is
-// open, or there will be no step. Errors: those of choose.
-int predict_choose(const struct PredictRequest *r, struct Settings *line, struct Settings *said,
-                   struct Error *e);
+// what it may (zero/settings/settings.h) and prints the best. resolved: the run's settings; given:
+// the flags as config.json keeps them, which get only what was open: the rest follows from these
+// again when the run resumes, and a plan for a cluster writes none. The choice is rank 0's, within
+// the least memory of any process. r->settings is a copy of resolved->rank, which the caller must
+// complete again afterwards. Nothing is chosen where nothing is open, or there will be no step.
+// Errors: those of choose.
+int predict_choose(const struct PredictRequest *r, struct Settings *resolved,
+                   struct Settings *given, struct Error *e);
 
 // Refuses what no machine, or not this one, can run, before the vocabulary is known: only memory
 // depends on that. Errors: those of rank_device_check, nvme_preflight and footprint_predict.
