@@ -194,8 +194,8 @@ int file_check_room(const char *path, const char *before, uint64_t bytes, struct
 
 int file_check_new(const char *path, const char *before, const char *kind, struct Error *e) {
     struct stat st;
-    if (lstat(path, &st) && errno == ENOENT)
-        return 0;
+    if (lstat(path, &st))
+        return errno == ENOENT ? 0 : error_io(e, -errno, E_FILE_WRITE, "%s%s", before, path);
     return error_set(e, -EEXIST, E_FILE_EXISTS, "%s%s exists; name %s that does not", before, path,
                      kind);
 }

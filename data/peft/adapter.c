@@ -34,8 +34,8 @@ static int check_tensor(const struct PeftAdapter *a, const struct PeftName *name
     peft_shape(name, a->base.gpt2, &a->base.sizes, a->config.rank, right.shape);
     if (t->ndim != 2 || t->shape[0] != right.shape[0] || t->shape[1] != right.shape[1])
         return error_set(e, -EINVAL, E_HF_TENSOR_SHAPE,
-                         "%s: tensor %s is %s, but r %zu and the base ask for %s; name the base "
-                         "that it was trained on",
+                         "%s: tensor %s is %s, but r %zu and the base ask for %s; give "
+                         "--init hf:DIR with the base that it was trained on",
                          a->file.path, json_shown(t->name).text, tensor_shape(t).text,
                          a->config.rank, tensor_shape(&right).text);
     if (!t->is_float)
@@ -74,10 +74,11 @@ static int refuse_missing_tensor(const struct PeftAdapter *a, struct Error *e) {
         if (!(a->config.targets >> name.target & 1) || a->tensor[i])
             continue;
         char *text = peft_name(&name, a->base.gpt2);
-        int err = error_set(e, -EINVAL, E_HF_TENSOR_MISSING,
-                            "%s: tensor %s is missing, although target_modules and the base's %zu "
-                            "layers ask for it; name the base that it was trained on",
-                            a->file.path, text, a->base.layers);
+        int err =
+            error_set(e, -EINVAL, E_HF_TENSOR_MISSING,
+                      "%s: tensor %s is missing, although target_modules and the base's %zu "
+                      "layers ask for it; give --init hf:DIR with the base that it was trained on",
+                      a->file.path, text, a->base.layers);
         free(text);
         return err;
     }

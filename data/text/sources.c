@@ -268,7 +268,7 @@ static int open_pipe(struct Source *s, const char *flag, const char *path, struc
                          "%s %s: the pipe carried nothing; check what writes it", flag, path);
     if (token_bytes_detect(f->carried, f->carried_bytes))
         return error_set(e, -EINVAL, E_DATA_PIPE,
-                         "%s %s: the pipe carries a token shard, which is read in no order: give "
+                         "%s %s: the pipe carries a token shard, which is read out of order: give "
                          "the file itself",
                          flag, path);
     return 0;

@@ -236,6 +236,7 @@ refused "of some of the layers" "E_LORA --export-adapter" "${rank[@]}" --freeze 
 refused "into no folder" "E_EXPORT_NAME --export-adapter" "${rank[@]}" --export-adapter ""
 refused "into a folder that cannot be" "E_FILE_WRITE --export-adapter" "${rank[@]}" \
     --export-adapter "$folder/none/new"
+refused "below a file" "E_FILE_WRITE --export-adapter" "${rank[@]}" --export-adapter "$train/new"
 cp -r "$folder/made" "$folder/kept"
 refused "into a folder that exists" "E_FILE_EXISTS --export-adapter" "${rank[@]}" \
     --export-adapter "$folder/kept"

@@ -164,7 +164,7 @@ static bool handle_result(struct Transfer *t, struct NvmeJob *j, int result) {
         fail_job(t, j, result, strerror(-result));
     else if (result == 0)
         fail_job(t, j, -EIO,
-                 j->kind == JOB_WRITE ? "the disk took nothing" : "the file ends there");
+                 j->kind == JOB_WRITE ? "the disk took nothing" : "the file became shorter");
     else if (result > 0 && (size_t)result > left)
         fail_job(t, j, -EIO, "the disk says that it moved more than it was asked to");
     if (t->code)
