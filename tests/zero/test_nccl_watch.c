@@ -36,7 +36,7 @@ static void late(struct Comm *c, const struct CommCall *now) {
 static void watched_open(struct Fixture *w, double timeout_s) {
     struct Error e = {0};
     *w = (struct Fixture){.comm = {.queue = QUEUE_COMM, .size = 1, .timeout_s = timeout_s}};
-    w->watch = (struct Watch){.comm = &w->comm, .look = look, .late = late};
+    w->watch = (struct Watch){.comm = &w->comm, .check = look, .report_late = late};
     if (device_open_cuda(&w->comm.device, 0, &e))
         fail_msg("%s", e.text);
     watch_open(&w->watch);
