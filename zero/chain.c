@@ -77,7 +77,7 @@ static struct Device *hop_device(const struct Zero *z, const struct Hop *h) {
     return h->on_host ? z->backing.host : z->device;
 }
 
-// Waits for the buffers that hop i is the first to use; a whole gradient has been handed over.
+// Waits for what hop i is the first to use; in REDUCE the whole gradient has been handed over.
 static void wait_buffers(struct Zero *z, const struct Due *due, int i, const struct HopArgs *a) {
     const struct Hop *h = due->link[i]->hop;
     unsigned first = due->uses[i] & ~buffers_used(due, 0, i);

@@ -51,7 +51,7 @@ void gradient_set_target(struct Zero *z, const struct Visit *v) {
         return;
     gradient_begin(z, g);
     struct HopArgs a = gradient_args(z, g);
-    if (a.slot[BUFFER_WHOLE] && !z->dw[g].mem)
+    if (a.slot[BUFFER_WHOLE] && !z->dw[g].mem) // else an earlier visit has waited
         slot_wait(z, a.slot[BUFFER_WHOLE], QUEUE_COMPUTE);
     z->dw[g] =
         (struct Grad){a.mem[BUFFER_WHOLE], z->backwards_done > 0 && !z->plan.grad.shard_group};

@@ -105,8 +105,8 @@ static size_t slot_bytes(const struct Zero *z, enum GroupKind kind) {
     return most;
 }
 
-// Allocates whole groups on the device, if only shards are kept there: for the unit at hand and
-// those fetched ahead; and buckets of gradients, a second one while the first is reduced.
+// Allocates slots of whole weights, unless they are kept as units read them: for the unit at hand
+// and those ahead; and buckets of gradients: two with prefetch, as one is still being reduced.
 static int alloc_slots(struct Zero *z, enum Ring ring, struct Tier *device, struct Error *e) {
     const struct ZeroPlan *p = &z->plan;
     const struct Params *params = z->params;
@@ -118,13 +118,13 @@ static int alloc_slots(struct Zero *z, enum Ring ring, struct Tier *device, stru
     if (!groups)
         return 0;
     int ahead = (int)size_min(p->prefetch, groups - 1), err = 0;
-    bool ends = units && p->weight_slots;
+    bool fetches_ends = units && p->weight_slots;
     struct SlotsSpec weights = {
         .device = z->device,
         .host = z->backing.host,
         .params = z->params,
         .turns = ahead + 1,
-        .bytes = {ends ? slot_bytes(z, GROUP_END) : 0, slot_bytes(z, block)},
+        .bytes = {fetches_ends ? slot_bytes(z, GROUP_END) : 0, slot_bytes(z, block)},
         .tier = device,
         .purpose = "weights at hand",
         .mark_names = {"weights arrived", "weights drained"}};
@@ -146,13 +146,13 @@ static int alloc_slots(struct Zero *z, enum Ring ring, struct Tier *device, stru
 
 // ---- the visits of a step ----
 
-// Describes unit u's visit. A tied head's copy (zero/pipe) waits for reduce_after_pass of step.c.
+// Describes unit u's visit. In the last micro-batch reduce_after_pass reduces a tied head's copy.
 static struct Visit make_visit(const struct Params *p, const struct Pass *pass, int u,
                                bool keeps_acts, bool last_micro) {
     const struct Unit *unit = &p->unit[u];
     int trained = params_trained_of(p, u), groups = unit->adapter < 0 ? 1 : 2;
     bool reads = !pass->backward || unit->reads_backward;
-    bool ends = pass->backward && trained >= 0 && p->group[trained].first_unit == u;
+    bool completes = pass->backward && trained >= 0 && p->group[trained].first_unit == u;
     return (struct Visit){.unit = u,
                           .ngroup = reads ? groups : 0,
                           .group = {unit->group, unit->adapter},
@@ -160,14 +160,14 @@ static struct Visit make_visit(const struct Params *p, const struct Pass *pass, 
                           .micro = pass->micro,
                           .backward = pass->backward,
                           .saves_acts = keeps_acts && u >= params_first_backward(p),
-                          .grad_complete = ends,
-                          .reduced_after_pass = ends && last_micro && p->group[trained].copy};
+                          .grad_complete = completes,
+                          .reduced_after_pass = completes && last_micro && p->group[trained].copy};
 }
 
 // Lists the visits of the passes of a step, or of a forward pass alone; unit -1 ends the list.
 static struct Visit *list_visits(const struct Params *p, struct Pass *pass, size_t count) {
     int units = p->nunit, skipped = params_first_backward(p);
-    bool step = count > 1;
+    bool is_step = count > 1;
     struct Visit *list = base_alloc_zeroed((count * (size_t)units + 1) * sizeof *list);
     struct Visit *v = list;
     for (size_t i = 0; i < count; i++) {
@@ -175,7 +175,7 @@ static struct Visit *list_visits(const struct Params *p, struct Pass *pass, size
         pass[i].nvisit = pass[i].backward ? units - skipped : units;
         for (int n = 0; n < pass[i].nvisit; n++)
             *v++ = make_visit(p, &pass[i], pass[i].backward ? units - 1 - n : n,
-                              step && !pass[i].backward, pass[i].micro + 1 == count / 2);
+                              is_step && !pass[i].backward, pass[i].micro + 1 == count / 2);
     }
     *v = (struct Visit){.unit = -1, .group = {-1, -1}, .trained = -1, .micro = SIZE_MAX};
     for (v = list; v->unit >= 0; v++)
@@ -204,8 +204,8 @@ void zero_open_mark(struct Zero *z, struct Mark *m, const char *name) {
 
 // ---- opening and closing ----
 
-// True if a hop of the stage is for group g. Another rank counts a copy's norm; a rank alone has
-// nobody to publish to; and nobody publishes a packed group.
+// True if a hop of the stage is for group g. A frozen one has no gradient; another rank counts a
+// copy's norm; a rank alone publishes only what is quantized; packed groups are not published.
 static bool adds_hop(const struct Zero *z, int g, enum ChainKind kind, const struct Hop *hop) {
     bool alone = z->shard_group->size == 1 && !z->plan.unquantized_shard;
     bool counted_elsewhere = hop == &hop_grad_norm && z->params->group[g].copy;

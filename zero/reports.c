@@ -159,7 +159,7 @@ void reports_wait(struct Zero *z) {
 // ---- between steps: what hosts agree upon ----
 
 const uint64_t *zero_share(struct Zero *z, uint64_t mine) {
-    device_sync_queue(z->device, QUEUE_COMPUTE);
+    device_sync_queue(z->device, QUEUE_COMPUTE); // which writes in the rows, too
     reports_send_word(z, mine);
     reports_wait(z);
     for (int r = 0; r < z->all->size; r++)

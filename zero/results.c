@@ -58,8 +58,8 @@ struct StepResult zero_step_wait(struct Zero *z) {
     result.lr = control->lr;
     result.grad_norm = control->grad_norm;
     result.skipped = control->skip != 0;
-    bool least = z->loss_scale.scale == z->loss_scale_settings.least;
-    z->skipped_at_least = result.skipped ? z->skipped_at_least + least : 0;
+    bool scale_is_least = z->loss_scale.scale == z->loss_scale_settings.least;
+    z->skipped_at_least = result.skipped ? z->skipped_at_least + scale_is_least : 0;
     if (z->plan.param.dtype == F16)
         result.loss_scale = z->loss_scale;
     z->loss_scale = control->loss_scale;

@@ -116,10 +116,10 @@ void zero_init_weights(struct Zero *z, uint64_t seed) {
     for (int ring = 0; ring < NRING; ring++)
         for (int i = 0; i < z->buckets[ring].count; i++)
             fill_with_zeros(z, &z->buckets[ring].slot[i].block);
-    bool reads = z->plan.inference; // till then only padding is known
+    bool all_are_read = z->plan.inference; // read next: until then only padding is known
     for (int g = 0; g < z->params->ngroup; g++)
-        reads = reads && zero_reads(z, g);
-    if (!reads)
+        all_are_read = all_are_read && zero_reads(z, g);
+    if (!all_are_read)
         zero_store_params(z, false);
     z->step = z->known = 0;
 }

@@ -17,7 +17,7 @@ static inline bool zero_reads(const struct Zero *z, int g) {
 void zero_store_params(struct Zero *z, bool late);
 
 enum State { STATE_MASTER, STATE_M, STATE_V, NSTATE, PARAM_CURRENT = NSTATE, NSTATE_LATE };
-static const enum State PARAM_NEWEST = NSTATE_LATE;
+static const enum State PARAM_NEWEST = NSTATE_LATE; // NSTATE_LATE: arrays if an update is late
 enum { STATE_CHUNK = 1 << 20 };
 
 // A format of master weights (kernels/master.h): initial values of [begin, begin + n) of a group on
@@ -65,7 +65,7 @@ struct StateLocation zero_state_location(struct Zero *z, int g, enum State what)
 struct Device *zero_host_open(struct Zero *z);
 void zero_host_close(struct Zero *z, struct Device *host);
 
-// The same for one group whose state is all on the device.
+// zero_init_weights and zero_store_params, for one group whose state is all on the device.
 void zero_init_group(struct Zero *z, int g);
 void zero_store_group(struct Zero *z, int g, bool late);
 void zero_after_store_group(struct Zero *z, int g, bool late);

@@ -146,7 +146,7 @@ void weights_publish(struct Zero *z, int g); // sends updated parts to the ranks
 // are kept; on_device: in a slot, if that is elsewhere, which updated_weights_release gives back.
 struct HopArgs updated_weights_acquire(struct Zero *z, int g, bool on_device);
 void updated_weights_release(const struct HopArgs *a);
-char *weights_gather_target(const struct Zero *z, const struct HopArgs *a); // for all shards
+char *weights_gather_target(const struct Zero *z, const struct HopArgs *a); // all shards go there
 extern const struct Hop hop_all_gather;
 
 // ---- grad.c ----

@@ -38,8 +38,8 @@ struct Comm;
 struct Block;
 
 // A group of some ranks of a job. queue: where its collectives run. staging: its own memory on the
-// device for what comes from other ranks, if that is not the job's queue; else NULL, and the whole
-// group's is used.
+// device for what comes from other ranks, if `queue` is not that of the group of all ranks; else
+// NULL, and the staging of that group is used.
 struct CommSplit {
     struct GridLine line;
     enum Queue queue;

@@ -89,7 +89,7 @@ int mpi_start(struct MpiRank *out, int rank, double timeout_s, struct Error *e) 
     return 0;
 }
 
-// Rank 0 may still be blocked by whoever reads what it printed.
+// The guard does not end the job: rank 0 may still be blocked by whoever reads what it printed.
 void mpi_stop(int rank, double timeout_s) {
     struct GuardThread *guard = guard_begin("the end of MPI", rank, timeout_s, false);
     MPI_Finalize();

@@ -81,7 +81,8 @@ static bool is_pending(MPI_Request request) {
     return !done;
 }
 
-// Ends the job with an error line that names the ranks that `named` marks.
+// Ends the job with an error line that names the ranks that `named` marks. seconds: how long they
+// have given no sign; 0: their processes are gone.
 static _Noreturn void fail_naming_ranks(struct MpiComm *c, const bool *named, const char *what,
                                         double seconds) {
     char ranks[256] = "", after[32] = "";

@@ -11,6 +11,7 @@
 //   all_reduce       reduce_scatter in place, then all_gather
 //   all_to_all       grouped ncclSend and ncclRecv
 //   broadcast        ncclBroadcast
+//   sendrecv         grouped ncclSend and ncclRecv, or one of these
 //   barrier          an all_gather of some bytes
 //
 // `native` leaves the sum to ncclReduceScatter, for speed and other bits.
@@ -120,8 +121,8 @@ struct NcclComm {
     const struct Block *staging; // (size, piece): what comes from each rank
     size_t piece;                // bytes of one message
     void **operand;              // (size): of the current sum
-    struct CommCall now;         // the collective that is being queued
-    _Atomic uint64_t begun;      // collectives, including `now`; before the first, the opening
+    struct CommCall now;         // the collective that is being queued, or at first the opening
+    _Atomic uint64_t begun;      // collectives so far, including `now`, but not the opening
     struct Watch watch;
     pthread_mutex_t report_lock; // held by the thread of this rank that ends the process
     _Atomic bool reported;       // `reporter` is set

@@ -33,7 +33,8 @@ static void set_operand(const void *args) {
     s->comm->operand = (void *)s->operand;
 }
 
-static void add_shard(struct Comm *c, void *shard, const void *whole, size_t n, enum Dtype dtype) {
+static void add_to_shard(struct Comm *c, void *shard, const void *whole, size_t n,
+                         enum Dtype dtype) {
     struct SelfComm *self = (struct SelfComm *)c;
     struct SetOperand set = {self, whole};
     if (c->device->calls_may_wait) // then kernels read their operands when they run
@@ -48,7 +49,7 @@ static void self_reduce_scatter(struct Comm *c, void *shard, const void *whole, 
                                 enum Dtype dtype, bool accumulate) {
     comm_call(c, COMM_REDUCE_SCATTER, dtype, n * dtype_size(dtype));
     if (accumulate && c->size == 1)
-        add_shard(c, shard, whole, n, dtype);
+        add_to_shard(c, shard, whole, n, dtype);
     else
         copy_shard(c, shard, whole, n * dtype_size(dtype));
     comm_queued(c);

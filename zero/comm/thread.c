@@ -46,9 +46,9 @@ struct Turns {
 
 struct ThreadGroup {
     int size, arrived;
-    _Atomic int ends;   // closed ends of a group that was split off; the last one closes it
-    _Atomic int *waits; // (ranks of the job): in how many meetings, of all groups, each waits
-    bool split_off;     // `waits` is another group's
+    _Atomic int closed_ends; // of a group that was split off; the last one closes it
+    _Atomic int *waits;      // (ranks of the job): in how many meetings, of all groups, each waits
+    bool split_off;          // `waits` is another group's
     uint64_t meetings;
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -308,7 +308,7 @@ static void thread_collect_progress(struct Comm *c, uint64_t mine, uint64_t *beg
 static void thread_close(struct Comm *c) {
     struct ThreadComm *t = (struct ThreadComm *)c;
     struct ThreadGroup *g = t->group;
-    if (g->split_off && ++g->ends == g->size)
+    if (g->split_off && ++g->closed_ends == g->size)
         thread_group_close(g);
     free(t->peer);
     free(t);

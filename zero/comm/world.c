@@ -74,8 +74,8 @@ void world_close(struct World *w) {
     *w = (struct World){0};
 }
 
-int world_set_ranks(struct World *w, size_t *ranks, bool asked, struct Error *e) {
-    if (w->launched && asked)
+int world_set_ranks(struct World *w, size_t *ranks, bool user_set, struct Error *e) {
+    if (w->launched && user_set)
         return error_set(
             e, -EINVAL, E_RANKS,
             "--ranks %zu: the launcher has already started %d ranks; leave out --ranks", *ranks,

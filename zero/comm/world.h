@@ -31,8 +31,8 @@ int world_open(struct World *w, double timeout_s, struct Error *e);
 void world_close(struct World *w); // waits for the other processes
 
 // Makes this process's ranks the whole world, unless a launcher has set it; *ranks becomes its
-// size. Errors: -EINVAL if the user gave a number under a launcher.
-int world_set_ranks(struct World *w, size_t *ranks, bool asked, struct Error *e);
+// size. Errors: -EINVAL if the user gave a number (user_set) under a launcher.
+int world_set_ranks(struct World *w, size_t *ranks, bool user_set, struct Error *e);
 
 // Returns 0 if every process passes 0. Else an error on every process: that of the lowest rank with
 // an error line, which stays in e only there. Waits for all.

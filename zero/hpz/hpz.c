@@ -26,13 +26,13 @@ static size_t neighbour_part_bytes(const struct Zero *z, int g, const struct Com
     return z->state[g].message_bytes * (size_t)(z->shard_group->size / neighbours->size);
 }
 
-static bool kept_is_current(const struct Zero *z, int g, void *second) {
-    const struct HpzShard *s = second;
+static bool kept_is_current(const struct Zero *z, int g, void *context) {
+    const struct HpzShard *s = context;
     return s->is_filled && s->update_record == z->state[g].updated.records;
 }
 
-static bool kept_is_stale(const struct Zero *z, int g, void *second) {
-    return !kept_is_current(z, g, second);
+static bool kept_is_stale(const struct Zero *z, int g, void *context) {
+    return !kept_is_current(z, g, context);
 }
 
 static void gather_from_neighbours(struct Zero *z, const struct HopArgs *a) {

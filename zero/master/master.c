@@ -62,7 +62,7 @@ static void write_split(struct Zero *z, int g, enum State what, size_t i, size_t
 
 // ---- initial values on the device ----
 
-// Makes them in fp32, in the memory of m, piece by piece, and copies them through the host.
+// Makes initial values in fp32, in the memory of m, piece by piece; copies them through the host.
 static void init_narrow(struct Zero *z, int g, size_t begin, size_t numel) {
     const struct Block *m = &z->state[g].m;
     size_t most = size_min(STATE_CHUNK, m->bytes / sizeof(float));
@@ -91,10 +91,10 @@ static void init_none(struct Zero *z, int g, size_t begin, size_t numel) {
     struct Device *d = z->device;
     float *chunk = device_alloc_host(d, STATE_CHUNK * sizeof *chunk);
     struct Device *host = zero_host_open(z);
-    size_t i = 0, last = z->params->group[g].numel;
+    size_t i = 0, group_end = z->params->group[g].numel;
     bool reads = zero_reads(z, g);
-    if (reads && z->params->group[g].kind != GROUP_END && last > begin)
-        i = size_min(last - begin, numel);
+    if (reads && z->params->group[g].kind != GROUP_END && group_end > begin)
+        i = size_min(group_end - begin, numel);
     for (size_t n; i < numel; i += n) {
         n = size_min(STATE_CHUNK, numel - i);
         if (reads)

@@ -49,8 +49,8 @@ static int open_stagings(struct Zero *z, struct ActOffload *k, const struct ActO
 int act_offload_open(struct Zero *z, const struct ActOffloadSpec *s, struct Error *e) {
     if (s->slots == s->layers * s->sets)
         return 0;
-    // A head reads the last layer's output, after that one's `made`. (A plan's stage that stands
-    // for all of a pipeline has a head.)
+    // With several sets a fill waits until the newest layer is made (queue_fill), but a head reads
+    // the last layer's slot after that. (A plan's stage that stands for all of a pipeline has one.)
     bool head = z->params->unit[z->params->nunit - 1].kind == UNIT_HEAD;
     CHECK(s->dry || s->sets == 1 || !head, "%zu sets beside a head", s->sets);
     struct ActOffload *k = offload_of(z)->acts = base_alloc_zeroed(sizeof *k);
@@ -128,8 +128,8 @@ static struct Move activation_move(struct ActOffload *k, struct Slot *slot) {
 // another pipeline stage.
 static void before_forward(struct Zero *z, const struct Visit *v) {
     struct ActOffload *k = offload_of(z)->acts;
-    bool first = z->params->unit[v->unit].kind == UNIT_EMBEDDING;
-    int owner = visit_owner(z, first ? v + 1 : v);
+    bool is_embedding = z->params->unit[v->unit].kind == UNIT_EMBEDDING;
+    int owner = visit_owner(z, is_embedding ? v + 1 : v);
     if (owner < 0 || slots_find(&k->slots, owner))
         return;
     struct Slot *slot = slots_acquire(&k->slots, owner);
@@ -163,7 +163,8 @@ static void after_forward(struct Zero *z, const struct Visit *v) {
 
 // ---- backward ----
 
-// Queues the copy into a layer's slot, unless it never left.
+// Queues the copy into a layer's slot, unless it never left. With several sets the slot may be that
+// of a layer that has left, but whose output the newest layer reads: then it waits for that one.
 static void queue_fill(struct Zero *z, struct Slot *slot) {
     if (slot->fill_queued)
         return;

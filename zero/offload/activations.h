@@ -38,13 +38,13 @@ struct Zero;
 
 // Returns how many layers' kept activations are on the device at a time: all `kept` of them, of all
 // sets, if the device is their store and they are whole; else one layer's and those fetched ahead
-// of it, and never fewer than two.
+// of it, at least one, but not more than `kept`.
 size_t act_offload_slots(enum TierKind store, bool in_parts, size_t kept, size_t prefetch);
 
 struct ActOffloadSpec {
     struct Tier *store, *cpu; // cpu: for staging
     size_t layers, sets, slots;
-    size_t forgotten; // the first layers, of which no backward pass follows (model/acts.h)
+    size_t forgotten; // how many of the first layers no backward pass follows (model/acts.h)
     char *mem;        // the slots, one after another
     size_t bytes;     // of each slot
     bool dry;         // there is no memory at mem

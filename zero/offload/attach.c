@@ -40,40 +40,41 @@ int offload_plan(struct ZeroPlan *plan, const struct ZeroOptions *zero,
                  const struct OffloadOptions *o, const struct Params *params, int *first_offloaded,
                  struct Error *e) {
     int ngroup = params ? params->ngroup : 1;
-    bool host = o->opt_tier != TIER_DEVICE;
-    if (o->delayed && (!host || o->ratio < 1))
+    bool offloads_optimizer = o->opt_tier != TIER_DEVICE;
+    if (o->delayed && (!offloads_optimizer || o->ratio < 1))
         return error_set(
             e, -EINVAL, E_DELAY_UPDATE,
             "--delay-update needs the whole optimizer offloaded, not --offload-optimizer %s "
             "with --offload-ratio %g: expected --offload-optimizer cpu or nvme, and "
             "--offload-ratio 1",
-            host ? tier_name(o->opt_tier) : "none", o->ratio);
+            offloads_optimizer ? tier_name(o->opt_tier) : "none", o->ratio);
     if (plan->grad.shard_group && !plan->optimizer.shard_group &&
-        (host || o->param_tier != TIER_DEVICE))
+        (offloads_optimizer || o->param_tier != TIER_DEVICE))
         return error_set(e, -EINVAL, E_STAGE_OFFLOAD,
                          "--zero %d cannot be combined with offload: this stage shards gradients "
                          "but not optimizer states; leave out the --offload flags",
                          zero->stage);
-    *first_offloaded = host && params ? choose_first_offloaded(params, o->ratio)
-                       : host         ? 0
-                                      : ngroup;
+    *first_offloaded = offloads_optimizer && params ? choose_first_offloaded(params, o->ratio)
+                       : offloads_optimizer         ? 0
+                                                    : ngroup;
     plan->param.tier = &zero->tier[o->param_tier];
-    plan->grad.tier = &zero->tier[host ? TIER_CPU : TIER_DEVICE];
+    plan->grad.tier = &zero->tier[offloads_optimizer ? TIER_CPU : TIER_DEVICE];
     plan->optimizer.tier = &zero->tier[o->opt_tier];
     plan->weight_slots |= o->param_tier != TIER_DEVICE;
     plan->buckets |= *first_offloaded < ngroup;
-    // Master weights are separate if the parameters are rounded, are elsewhere, or are of another
-    // step.
-    enum TierKind masters = *first_offloaded == ngroup ? TIER_DEVICE : o->opt_tier;
-    bool separate = masters != o->param_tier || (*first_offloaded > 0 && *first_offloaded < ngroup);
+    // Master weights are separate if the parameters are rounded, are elsewhere (here of all groups
+    // or of some), or are of another step.
+    enum TierKind masters_tier = *first_offloaded == ngroup ? TIER_DEVICE : o->opt_tier;
+    bool separate =
+        masters_tier != o->param_tier || (*first_offloaded > 0 && *first_offloaded < ngroup);
     plan->has_master |= (separate || o->delayed) && !plan->inference;
     return 0;
 }
 
 // ---- a group ----
 
-// If the device updates and the weights are elsewhere, it lacks the upper halves of split master
-// weights: fp32 has the same bits; bf16 master weights are kept beside the state, too.
+// Where the device updates weights that are elsewhere, it lacks the upper halves of split master
+// weights: it gets fp32 ones, with the same bits. bf16 ones are kept beside the state, too.
 static void choose_master_format(struct Zero *z, int g) {
     struct GroupState *s = &z->state[g];
     bool bf16 = s->masters->format == MASTER_BF16;

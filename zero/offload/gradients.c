@@ -84,7 +84,8 @@ void offload_attach_gradient(struct Zero *z, int g) {
     s->grad_numel = zero_owned_numel(z, g);
 }
 
-// Called when a visit is queued: fetches the next unit's sum while that visit computes.
+// Called when a visit is queued: fetches the next unit's sum while that visit computes. Only whole
+// sums: a pass adds to those, while a shard's is needed when the pass is reduced.
 void offload_sum_ahead(struct Zero *z, const struct Visit *v) {
     const struct Visit *next = v + 1;
     bool follows = next->backward && next->micro == v->micro && z->plan.prefetch > 0;

@@ -131,6 +131,7 @@ static struct NvmeJob *cut_job(struct Transfer *t) {
     return j;
 }
 
+// Copies the caller's bytes to an aligned buffer, if the job has one, and keeps the units' sums.
 static void prepare_write(struct Transfer *t, struct NvmeJob *j) {
     if (j->user)
         memcpy(j->mem + j->user_from, j->user, j->user_bytes);

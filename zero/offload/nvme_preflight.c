@@ -133,8 +133,8 @@ static double measure_disk(const struct NvmeSettings *settings, Transfer *move) 
     struct statvfs vfs;
     if (nvme_resolve(&s, &e) || statvfs(s.folder, &vfs))
         return 0;
-    uint64_t free_bytes = (uint64_t)vfs.f_bavail * vfs.f_frsize / 2, written = 0;
-    uint64_t bytes = free_bytes < MEASURE_FILE_BYTES ? free_bytes : MEASURE_FILE_BYTES;
+    uint64_t half_of_free = (uint64_t)vfs.f_bavail * vfs.f_frsize / 2, written = 0;
+    uint64_t bytes = half_of_free < MEASURE_FILE_BYTES ? half_of_free : MEASURE_FILE_BYTES;
     bytes -= bytes % 4096;
     struct Measure m = {.mem = aligned_alloc(4096, NVME_PIECES * MEASURE_PIECE_BYTES)};
     if (!m.mem)

@@ -27,7 +27,7 @@ struct OffloadOptions {
     enum TierKind param_tier, opt_tier; // where parameters and optimizer state are
     double ratio;                       // the share of optimizer state that is in opt_tier
     bool delayed;                       // updates come one step late,
-    uint64_t delay_after;               // from this step on
+    uint64_t delay_after;               // after so many steps
     bool no_staging; // weights come from disk into slots: the device is a CPU, and nothing else is
                      // on that disk
 };
@@ -134,7 +134,7 @@ struct Block *offload_grad(struct Zero *z, int g, int turn);
 bool host_updates(const struct Zero *z, int g); // instead of the device
 bool host_needs_new_weights(const struct Zero *z,
                             int g);             // new weights wait before they are installed
-int host_open(struct Zero *z, struct Error *e); // Errors: -ENOMEM, those of nvme_open
+int host_open(struct Zero *z, struct Error *e); // Errors: -ENOMEM
 void host_close(struct Zero *z);
 void host_attach(struct Zero *z, int g);      // adds an update's hops to a group
 void host_install(struct Zero *z, int g);     // makes new weights, if any, the walk's

@@ -79,6 +79,7 @@ static void begin_update(struct Zero *z) {
             o->group[g].pending = h->late ? PENDING_LATE : PENDING_NOW;
 }
 
+// In a delayed run also a rank that updates nothing is late from then on, as the others are.
 void host_step_reported(struct Zero *z) {
     struct HostCopy *copy = zero_host_copy(z);
     if (offload_of(z)->first_offloaded == z->params->ngroup && !offload_is_delayed(z))
@@ -89,9 +90,10 @@ void host_step_reported(struct Zero *z) {
     begin_update(z);
 }
 
-// Queues the due updates of groups 0 .. g, and of a few more. Chain UPDATE is host_adamw, adamw,
-// h2d by now. host_adamw runs here, instead of adamw; h2d is marked `not_ahead`, so the chain stops
-// before it. install_new_weights has update_group run the rest, from update_next on.
+// Queues the due updates of groups 0 .. g, and of a few more. Chain UPDATE is host_adamw, adamw
+// and, where new weights wait, a hop that installs them. host_adamw runs here, instead of adamw;
+// the last hop is marked `not_ahead`, so the chain stops before it. install_new_weights has
+// update_group run the rest, from update_next on.
 static void queue_updates(struct Zero *z, int g) {
     struct HostUpdate *h = &offload_of(z)->update;
     for (; h->next < z->params->ngroup && h->next <= g + GROUPS_AHEAD; h->next++) {
@@ -117,7 +119,8 @@ static struct AdamW host_update_args(struct Zero *z, int g) {
     return a;
 }
 
-// The hop's work; its result waits until the group's weights are due.
+// Queues AdamW of a group on the host. New weights wait in their buffer, if they have one, until
+// they are installed.
 static void run_host_adamw(struct Zero *z, const struct HopArgs *args) {
     int g = args->group;
     struct Device *host = z->backing.host;
@@ -128,7 +131,7 @@ static void run_host_adamw(struct Zero *z, const struct HopArgs *args) {
     host->label = (struct Label){.unit = params_update_unit(z->params, g), .step = h->label_step};
     // Results leave after all reductions, and so after all passes that read the old weights.
     mark_wait(results_received_mark(z, h->copy), host, QUEUE_COMPUTE);
-    if (h->late)
+    if (h->late) // the last update's new weights, in the same buffer, are only now being installed
         mark_wait(updated, host, QUEUE_COMPUTE);
     if (host_state_is_on_disk(z))
         pieces_update(z, g, &a);
@@ -155,6 +158,8 @@ static void load_new_weights(struct Zero *z, const struct HopArgs *a) {
     o->mover.moved[TAG_PARAM].in += bytes;
 }
 
+// Makes a queue of the host wait for the newest step's results, and so for all of its passes, which
+// read the weights in use.
 static void wait_results_received(struct Zero *z, enum Queue q) {
     const struct HostCopy *newest = offload_of(z)->update.newest;
     if (newest) // NULL: this process has made no step, and nothing is under way

@@ -17,7 +17,8 @@ bool host_state_is_on_disk(const struct Zero *z) {
     return lies_on(&z->plan.optimizer, TIER_NVME);
 }
 
-// True if the parameters' pieces go to NVMe with the rest: they do unless they are installed later.
+// True if the parameters' pieces go to NVMe beside the rest: not if they are the master weights,
+// which the rest has, nor if they are installed later.
 static bool param_with_pieces(const struct Zero *z) {
     return z->plan.has_master && z->plan.masters->format != MASTER_BF16 &&
            lies_on(&z->plan.param, TIER_NVME) && !offload_of(z)->options.delayed;
@@ -135,7 +136,7 @@ static void queue_piece_update(struct Zero *z, int g, const struct AdamW *whole,
     struct HostBuffer *b = &h->buffer[h->pieces++ % HOST_BUFFERS];
     struct AdamW a = slice_adamw(whole, i, n);
     struct MovePieces out = lay_out_piece(z, b, g, i, n, &a), in = out;
-    in.n = out.n - (param_with_pieces(z) && !param_is_read(z));
+    in.n = out.n - (param_with_pieces(z) && !param_is_read(z)); // the last piece is the parameters'
     mark_wait(&b->stored, host, QUEUE_IN);
     move_pieces(&offload_of(z)->mover, &in, false);
     mark_record(&b->arrived, host, QUEUE_IN);
@@ -147,8 +148,8 @@ static void queue_piece_update(struct Zero *z, int g, const struct AdamW *whole,
     mark_record(&b->stored, host, QUEUE_OUT);
 }
 
-// If the parameters are the master weights, whole ones that ranks gathered are on disk by now:
-// since then this queue has read them for the walk (move.h).
+// Waits for no gather: if the parameters are the master weights, whole ones that ranks gathered are
+// on disk by now, since the host's in queue has read them there for the walk (move.h).
 void pieces_update(struct Zero *z, int g, const struct AdamW *whole) {
     struct Offload *o = offload_of(z);
     size_t piece = o->update.piece;

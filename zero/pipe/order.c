@@ -7,7 +7,7 @@
 struct Program {
     struct OrderEntry *entry; // (count)
     size_t count, at;
-    double now;
+    double now; // seconds of the step at which these are done
 };
 
 // ---- the entries of each stage ----
@@ -16,11 +16,13 @@ static void add_pass(struct Program *p, enum OrderKind kind, int stage, size_t m
     p->entry[p->count++] = (struct OrderEntry){.kind = kind, .stage = stage, .micro = micro};
 }
 
+// Adds the sendrecv of stages `stage` and `stage` + 1, if both exist and something is sent. Stages
+// before the first trained one receive no gradient.
 static void add_sendrecv(struct Program *p, const struct Order *o, int stage, size_t down,
                          size_t up) {
     up = stage >= o->first ? up : ORDER_NONE;
-    bool there = stage >= 0 && stage + 1 < o->stages;
-    if (there && (down != ORDER_NONE || up != ORDER_NONE))
+    bool both_exist = stage >= 0 && stage + 1 < o->stages;
+    if (both_exist && (down != ORDER_NONE || up != ORDER_NONE))
         p->entry[p->count++] =
             (struct OrderEntry){.kind = ORDER_SENDRECV, .stage = stage, .down = down, .up = up};
 }
@@ -131,12 +133,12 @@ void order_passes(int stages, int first, int stage, size_t micros, struct Pass *
         const struct OrderEntry *e = &own.entry[i];
         bool down = e->down != ORDER_NONE, up = e->up != ORDER_NONE;
         if (e->kind == ORDER_SENDRECV) {
-            bool sends = e->stage == stage ? down : up, comes = e->stage == stage ? up : down;
+            bool sends = e->stage == stage ? down : up, receives = e->stage == stage ? up : down;
             if (sends) {
                 next[-1].sends = true;
-                next[-1].exchanges = comes;
+                next[-1].exchanges = receives;
             } else {
-                next->receives = comes;
+                next->receives = receives;
             }
         } else {
             next->backward = e->kind == ORDER_BACKWARD;

@@ -51,8 +51,9 @@ struct OrderCost {
     double forward, backward;
 };
 
-// first: the first stage with parameters that are trained. cost: (stages). sendrecv: seconds of
-// each. Free it with order_free.
+// Lists the entries of a step in an order in which they can be done, with their times. first: the
+// first stage with parameters that are trained. cost: (stages). sendrecv: seconds of each. Free the
+// list with order_free.
 void order_make(struct Order *o, int stages, int first, size_t micros, const struct OrderCost *cost,
                 double sendrecv);
 void order_free(struct Order *o);

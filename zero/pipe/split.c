@@ -55,7 +55,9 @@ static uint64_t least_cost_limit(const struct Costs *c) {
     return low;
 }
 
-// Finds the least sum of squares of units u .. in stages s .. from those of stages s + 1 ..
+// Finds the least sum of squares of units u .. in stages s .., for every u, from those of stages
+// s + 1 .., where no stage costs more than `most`. square, count: (stages + 1, units + 1); count
+// becomes how many of the units stage s has.
 static void prepend_stage(const struct Costs *c, uint64_t most, int s, uint64_t *square,
                           int *count) {
     int rest = c->stages - 1 - s; // stages after it, with at least one unit each
@@ -121,12 +123,12 @@ static int parse_split(const struct ModelConfig *c, int stages, const char *give
     const char *at = given;
     size_t sum = 0;
     for (int s = 0; s < stages; s++) {
-        bool ends = s == 0 || s + 1 == stages;
+        bool is_end = s == 0 || s + 1 == stages;
         char *end;
         if (*at < '0' || *at > '9')
             return refuse_split(given, stages, c->layers, e);
         unsigned long n = strtoul(at, &end, 10);
-        if (n > c->layers || (!n && !ends) || *end != (s + 1 < stages ? ',' : 0))
+        if (n > c->layers || (!n && !is_end) || *end != (s + 1 < stages ? ',' : 0))
             return refuse_split(given, stages, c->layers, e);
         out[s].first = s ? (int)sum + 1 : 0;
         sum += n;

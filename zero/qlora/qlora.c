@@ -37,9 +37,9 @@ static struct RawRuns raw_runs(const struct Zero *z, int g) {
 // The runs of a part of n elements that begins at element `begin` of a group: packed ones, then raw
 // ones, then padding alone.
 struct Part {
-    size_t first, runs;       // in the group; in all
-    size_t packed, raw;       // so many
-    size_t raw_offset, bytes; // where raw ones begin; of the part
+    size_t first, runs;       // the group's run that it begins with; how many runs it has
+    size_t packed, raw;       // how many of these are packed, and raw
+    size_t raw_offset, bytes; // where the raw ones begin, in bytes; of the part as it is kept
 };
 
 static struct Part describe_part(const struct Zero *z, int g, size_t begin, size_t n) {
@@ -50,6 +50,7 @@ static struct Part describe_part(const struct Zero *z, int g, size_t begin, size
     p.packed = size_min(p.runs, raw.first - size_min(raw.first, p.first));
     p.raw = size_min(end, raw.end) - size_min(size_min(end, raw.end), size_max(p.first, raw.first));
     p.raw_offset = p.runs * run_bytes(z);
+    // Parts of n elements have one size, with space for as many raw runs as any of them may have.
     p.bytes = p.raw_offset +
               size_min(p.runs, raw.end - raw.first) * BASE_RUN * dtype_size(z->plan.param.dtype);
     return p;
@@ -136,7 +137,8 @@ static void quantize_runs(struct Zero *z, void *to, const float *from, size_t ru
     zero_host_close(z, host);
 }
 
-// Elements [i, i + n) of the part are whole runs.
+// Writes elements [i, i + n) of this rank's part, which are whole runs, as they are kept. Counted
+// in runs of the part, they are [first, end), of which those from `from` on are raw, or padding.
 static void write_packed(struct Zero *z, int g, enum State what, size_t i, size_t n, float *in) {
     struct Part p = describe_own_part(z, g);
     size_t first = i / BASE_RUN, end = (i + n) / BASE_RUN, size = dtype_size(z->plan.param.dtype);
@@ -194,7 +196,7 @@ static void read_packed(struct Zero *z, int g, enum State what, size_t i, size_t
     device_free_host(z->device, buffer);
 }
 
-// If weights are read next, all of them are (zero/weights/weights.c).
+// Writes initial values, unless weights are read next: then all are (zero/weights/weights.c).
 static void init_packed(struct Zero *z, int g, size_t begin, size_t numel) {
     float *chunk = device_alloc_host(z->device, STATE_CHUNK * sizeof *chunk);
     struct Device *host = zero_host_open(z);

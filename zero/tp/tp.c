@@ -67,7 +67,8 @@ static const struct Hop tp_all_reduce = {"tp_all_reduce", POINT_BEFORE, WHEN_RED
 
 // ---- opening and closing ----
 
-void tp_join(struct TpGroup *t, struct Comm *all, const struct Grid *grid, bool rows, bool dry) {
+void tp_join(struct TpGroup *t, struct Comm *all, const struct Grid *grid, bool sequence_parallel,
+             bool dry) {
     *t = (struct TpGroup){0};
     if (grid->size[AXIS_TP] == 1)
         return;
@@ -75,7 +76,7 @@ void tp_join(struct TpGroup *t, struct Comm *all, const struct Grid *grid, bool 
     t->comm = comm_split_even(all, &split, dry);
     t->across = (struct TpComm){.rank = (size_t)grid_coord(grid, all->rank, AXIS_TP),
                                 .size = (size_t)t->comm->size,
-                                .sequence_parallel = rows,
+                                .sequence_parallel = sequence_parallel,
                                 .all_reduce = all_reduce_tp,
                                 .reduce_scatter = reduce_scatter_tp,
                                 .all_gather = all_gather_tp,

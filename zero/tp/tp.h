@@ -13,9 +13,10 @@ struct TpGroup {
 };
 
 // Opens this rank's end of its TP group along the grid's axis; does nothing if that has one rank.
-// rows: sequence parallelism, where activations between products are split too. dry: only planned.
-// Call tp_close after all that uses it.
-void tp_join(struct TpGroup *t, struct Comm *all, const struct Grid *grid, bool rows, bool dry);
+// sequence_parallel: activations between products are split, too. dry: only planned. Call tp_close
+// after all that uses it.
+void tp_join(struct TpGroup *t, struct Comm *all, const struct Grid *grid, bool sequence_parallel,
+             bool dry);
 // Allocates on the device, and adds the hop to z's chains; staged: bytes of the collectives'
 // staging. Errors: -ENOMEM.
 int tp_open(struct TpGroup *t, struct Zero *z, struct Tier *device, size_t staged, struct Error *e);

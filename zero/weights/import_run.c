@@ -34,13 +34,13 @@ static int find_in_out_folder(const char *path, char **folder, char **identity, 
     }
     if (found < 0)
         err = found;
-    if (err && err != -ENOTDIR)
-        error_set(e, err, cause.id, "--init run:%s: %s", path, cause.text);
-    else if (step == UINT64_MAX)
+    if (step == UINT64_MAX && (!err || err == -ENOTDIR)) // PATH may be a file
         err = error_set(e, -ENOENT, E_CHECKPOINT_MISSING,
                         "--init run:%s: this folder holds no checkpoint; expected the --out of "
                         "another run, or a folder like %s/step-00000100",
                         path, checkpoints);
+    else if (err)
+        error_set(e, err, cause.id, "--init run:%s: %s", path, cause.text);
     free(checkpoints);
     return err;
 }

@@ -94,8 +94,9 @@ static int write_chunk(struct Zero *z, struct Chunk *c, const struct ExportSink 
     return err;
 }
 
-// Reads all that this rank owns of every group, or exports its shard, whatever it keeps of the
-// others. The ranks gather every group's adapter, also after an error of their own.
+// Reads all that this rank owns of every group (`from`), or exports its shard, whatever it keeps of
+// the others (`to`); one of the two is NULL. For an export the ranks gather every group's adapter,
+// also after an error of their own.
 static int import_or_export_groups(struct Zero *z, const struct ImportSource *from,
                                    const struct ExportSink *to, struct Error *e) {
     struct Chunk c = {.values = device_alloc_host(z->device, STATE_CHUNK * sizeof *c.values)};
@@ -181,7 +182,7 @@ int export_weights(struct Zero *z, const struct ExportSink *to, bool joins, stru
 // ---- the hash ----
 
 // Each rank hashes its own shard, whatever it keeps; the shards' hashes add up, each counted once.
-static uint64_t hash_groups(struct Zero *z, bool adapters) {
+static uint64_t hash_groups(struct Zero *z, bool with_adapters) {
     uint64_t hash = 0, sum = 0;
     float *chunk = device_alloc_host(z->device, STATE_CHUNK * sizeof *chunk);
     zero_finish(z);
@@ -189,7 +190,7 @@ static uint64_t hash_groups(struct Zero *z, bool adapters) {
         size_t shard = zero_shard_numel(z, g), end = shard * ((size_t)z->shard_group->rank + 1);
         for (size_t begin = end - shard; begin < end && zero_reports_group(z, g);
              begin += STATE_CHUNK) {
-            if (z->params->group[g].kind == GROUP_ADAPTER && !adapters)
+            if (z->params->group[g].kind == GROUP_ADAPTER && !with_adapters)
                 break;
             size_t stop = size_min(begin + STATE_CHUNK, end);
             zero_read_state(z, g, STATE_MASTER, begin - zero_owned_begin(z, g), stop - begin,
