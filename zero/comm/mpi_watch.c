@@ -149,8 +149,11 @@ void mpi_give_up(struct MpiComm *c, bool last) {
         missing[r] = is_pending(c->request[r]);
         count += missing[r];
     }
-    for (int r = 0; r < size && !count; r++) // all was received, but not all was sent
-        missing[r] = is_pending(c->request[size + r]);
+    bool all_received = count == 0;
+    for (int r = 0; r < size && all_received; r++) {
+        missing[r] = is_pending(c->request[size + r]); // not all was sent
+        count += missing[r];
+    }
     if (!last && !excuse_waiting_ranks(c, missing)) {
         free(missing);
         return;

@@ -53,7 +53,7 @@ struct RankSettings {
     enum TierKind param_tier, opt_tier, act_tier;
     double offload_ratio;            // share of the optimizer state in opt_tier; 0: all of it
     bool delayed;                    // updates come one step late,
-    uint64_t delay_after;            // from this step on
+    uint64_t delay_after;            // from the step after this one on
     enum Dtype moments_dtype;        // of AdamW's m and v
     enum MasterFormat master_format; // of its master weights
     bool master_open;                // nobody chose it, nor a checkpoint: advice may change it
