@@ -183,10 +183,11 @@ static void compare_stages(struct RankSettings s, int from) {
             }
 }
 
+// A part leaves fp16 to the tensor cores' test.
 TEST(stages_agree_bitwise) {
     for (enum Dtype d = F32; d < NDTYPE; d++)
         for (int ranks = 2; ranks <= 4; ranks += 2)
-            if (whole || (d == F32) == (ranks == 2))
+            if (whole || (d != F16 && (d == F32) == (ranks == 2)))
                 compare_stages(gpu_settings(d, ranks, 0), 0);
 }
 
