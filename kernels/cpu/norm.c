@@ -112,7 +112,7 @@ static void norm_add_chunks(struct Cpu *cpu, const struct NormBackward *a, size_
 }
 
 VEC_INLINE void norm_backward(struct Cpu *cpu, const struct NormBackward *a, enum Dtype d) {
-    size_t c = a->c, chunk_rows = ceil_div(a->rows, CHUNKS);
+    size_t c = a->c, chunk_rows = size_max(ceil_div(a->rows, CHUNKS), 1);
     size_t chunks = ceil_div(a->rows, chunk_rows);
 #pragma omp parallel for schedule(static) num_threads(cpu->device.threads)
     for (size_t k = 0; k < chunks; k++) {
