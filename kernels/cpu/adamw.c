@@ -1,12 +1,12 @@
 // The optimizer's update, and two loops of the same kind: casts and random initial values.
 //
-// AdamW reads four arrays and writes three or four, once each: 28 bytes a parameter with 16-bit
-// gradients and parameters and fp32 moments; as many with split masters, and 22 with bf16 masters.
-// Arithmetic is free beside that, if memory never waits for it. So each thread walks one contiguous
-// part, prefetches, and writes 16-bit copies past the caches, which would otherwise read their
-// lines first; arrays updated in place were read anyway. Its bits are the contract's (kernels.h),
-// the same for every instruction set. tests/bench/bench_adamw.c compares it with a copy of as many
-// streams.
+// AdamW reads four or five arrays and writes three or four, once each: 28 bytes a parameter with
+// 16-bit gradients and parameters and fp32 moments; 26 with split masters, and 22 with bf16
+// masters. Arithmetic is free beside that, if memory never waits for it. So each thread walks one
+// contiguous part, prefetches, and writes 16-bit copies past the caches, which would otherwise read
+// their lines first; arrays updated in place were read anyway. Its bits are the contract's
+// (kernels.h), the same for every instruction set. tests/bench/bench_adamw.c compares it with a
+// copy of as many streams.
 //
 // Loshchilov, Hutter, "Decoupled Weight Decay Regularization", 2019; Ren et al., "ZeRO-Offload",
 // 2021, section 5.1, on why the CPU's update must be fast.
@@ -62,7 +62,8 @@ VEC_INLINE void adamw_prefetch(struct AdamW a, size_t i) {
 typedef uint32_t VecBits __attribute__((vector_size(sizeof(Vec))));
 typedef uint16_t VecLow __attribute__((vector_size(sizeof(Vec) / 2)));
 
-// v: as stored; clears its sign if that belongs to a split master.
+// Returns the weights from element i on. v: as stored; clears its sign if that belongs to a split
+// master (master_join).
 VEC_INLINE Vec master_read(struct AdamW a, size_t i, size_t end, Vec *v) {
     Vec w = vec_read(a.master, master_dtype(a.master_format), i, end);
     if (a.master_format != MASTER_SPLIT)
@@ -73,7 +74,7 @@ VEC_INLINE Vec master_read(struct AdamW a, size_t i, size_t end, Vec *v) {
     return (Vec)((high - ((low + tie_up + 0x7fff) & 0x10000)) | low);
 }
 
-// Gives v the sign that says how a split master was rounded.
+// Gives v the sign that says how a split master was rounded (master_tie_up).
 VEC_INLINE Vec master_mark(struct AdamW a, Vec w, Vec v) {
     if (a.master_format != MASTER_SPLIT)
         return v;
@@ -81,6 +82,7 @@ VEC_INLINE Vec master_mark(struct AdamW a, Vec w, Vec v) {
     return (Vec)((VecBits)v | (tie_up & 0x80000000));
 }
 
+// Returns bf16_at_random of each lane, the first of which is parameter `index`.
 VEC_INLINE Vec master_round_at_random(Vec w, uint64_t key, uint64_t index) {
     VecBits random, u = (VecBits)w, nan = (VecBits)(w != w);
     for (int j = 0; j < VEC_LANES; j++)
@@ -97,7 +99,8 @@ VEC_INLINE void master_write_low(uint16_t *to, size_t n, Vec w) {
         memcpy(to, &low, n * sizeof *to);
 }
 
-// Arrays that were read are in the caches; a separate copy goes past them.
+// Stores w as the master weights and as the parameters. Arrays that were read are in the caches; a
+// separate 16-bit copy goes past them.
 VEC_INLINE void master_write(struct AdamW a, size_t i, size_t end, Vec w) {
     if (a.master_format == MASTER_SPLIT)
         master_write_low((uint16_t *)a.master + i, end - i, w);
@@ -105,8 +108,8 @@ VEC_INLINE void master_write(struct AdamW a, size_t i, size_t end, Vec w) {
         vec_write(a.master, master_dtype(a.master_format), i, end, w);
     if (!a.param)
         return;
-    bool copy = a.master_format != MASTER_SPLIT && a.param_dtype != F32;
-    if (copy && end - i == VEC_LANES)
+    bool is_copy = a.master_format != MASTER_SPLIT && a.param_dtype != F32;
+    if (is_copy && end - i == VEC_LANES)
         vec_stream_half((uint16_t *)a.param + i, vec_narrow(w, a.param_dtype));
     else
         vec_write(a.param, a.param_dtype, i, end, w);
@@ -151,10 +154,10 @@ VEC_INLINE void adamw_loop(struct AdamW a, struct AdamWFactors f, size_t i, size
         adamw_vector(a, f, i, end, vec_set(decay));
 }
 
-// Makes the formats constants, one after the other. That must happen inside the parallel region:
+// This and the next three each make a format constant. That must happen inside the parallel region:
 // the compiler makes a function of its body, to which constants do not propagate.
-VEC_INLINE void adamw_to_param(struct AdamW a, const struct AdamWFactors *f, size_t i, size_t end,
-                               float decay) {
+VEC_INLINE void adamw_with_param_dtype(struct AdamW a, const struct AdamWFactors *f, size_t i,
+                                       size_t end, float decay) {
     if (a.master_format != MASTER_FP32)
         a.param_dtype = BF16; // the only dtype that adamw_check accepts here
     if (!a.param)
@@ -163,19 +166,19 @@ VEC_INLINE void adamw_to_param(struct AdamW a, const struct AdamWFactors *f, siz
         WITH_DTYPE(a.param_dtype, (a.param_dtype = D, adamw_loop(a, *f, i, end, decay)));
 }
 
-VEC_INLINE void adamw_of_grad(struct AdamW a, const struct AdamWFactors *f, size_t i, size_t end,
-                              float decay) {
-    WITH_DTYPE(a.grad_dtype, (a.grad_dtype = D, adamw_to_param(a, f, i, end, decay)));
+VEC_INLINE void adamw_with_grad_dtype(struct AdamW a, const struct AdamWFactors *f, size_t i,
+                                      size_t end, float decay) {
+    WITH_DTYPE(a.grad_dtype, (a.grad_dtype = D, adamw_with_param_dtype(a, f, i, end, decay)));
 }
 
-VEC_INLINE void adamw_of_moments(struct AdamW a, const struct AdamWFactors *f, size_t i, size_t end,
-                                 float decay) {
+VEC_INLINE void adamw_with_moments_dtype(struct AdamW a, const struct AdamWFactors *f, size_t i,
+                                         size_t end, float decay) {
     if (a.moments_dtype == F32) {
         a.moments_dtype = F32;
-        adamw_of_grad(a, f, i, end, decay);
+        adamw_with_grad_dtype(a, f, i, end, decay);
     } else {
         a.moments_dtype = BF16;
-        adamw_of_grad(a, f, i, end, decay);
+        adamw_with_grad_dtype(a, f, i, end, decay);
     }
 }
 
@@ -184,13 +187,13 @@ static void adamw_range(const struct AdamW *args, const struct AdamWFactors *f, 
     struct AdamW a = *args;
     if (a.master_format == MASTER_FP32) {
         a.master_format = MASTER_FP32;
-        adamw_of_moments(a, f, i, end, decay);
+        adamw_with_moments_dtype(a, f, i, end, decay);
     } else if (a.master_format == MASTER_SPLIT) {
         a.master_format = MASTER_SPLIT;
-        adamw_of_moments(a, f, i, end, decay);
+        adamw_with_moments_dtype(a, f, i, end, decay);
     } else {
         a.master_format = MASTER_BF16;
-        adamw_of_moments(a, f, i, end, decay);
+        adamw_with_moments_dtype(a, f, i, end, decay);
     }
 }
 

@@ -72,9 +72,9 @@ VEC_INLINE void forward_max(const float *scores, struct OnlineSoftmax *run, size
     }
 }
 
-// Turns scores into e^(score - largest so far), and adds them to the sums. A row that has seen no
-// key yet has the largest hidden score: its hidden scores are set to 0. Pairs use the first half of
-// their row.
+// Turns scores into e^(score - largest so far), and adds them to the sums. The largest of a row
+// that has seen no key yet is that of a hidden score, and e^0 is 1: so those that are hidden are
+// set to 0. With pairs the results are bf16, in the first half of their row.
 VEC_INLINE void forward_exp(float *scores, struct OnlineSoftmax *run, size_t rows,
                             const struct Seen *seen, bool edge, bool pairs) {
     for (size_t r = 0; r < rows; r++) {
@@ -109,6 +109,7 @@ VEC_INLINE void forward_finish(const struct AttentionForward *a, enum Dtype d, c
     tile_unpack(out, h, to, d, 1);
 }
 
+// Computes the output of the tile of queries at `time`, from the packed keys and values.
 VEC_INLINE void forward_queries(const struct AttentionForward *a, enum Dtype d,
                                 const struct Head *h, struct ForwardScratch s, size_t time) {
     float scores[TILE * TILE] __attribute__((aligned(64)));
@@ -122,7 +123,7 @@ VEC_INLINE void forward_queries(const struct AttentionForward *a, enum Dtype d,
         tile_copy(s.q, h, head_qkv_rows(h, a->qkv, time, 0));
     else
         tile_pack(s.q, h, head_qkv_rows(h, a->qkv, time, 0), d, h->scale);
-    struct KeyWalk keys = walk_begin(h, LAYOUT_KEYS, time, head_first_tile(h, time), time + TILE);
+    struct TileWalk keys = walk_begin(h, LAYOUT_KEYS, time, head_first_tile(h, time), time + TILE);
     while (walk_next(&keys)) {
         struct Seen seen = head_seen(h, time, keys.at, keys.cells);
         size_t at = keys.at * h->width / h->per_item;
@@ -141,7 +142,7 @@ VEC_INLINE void forward_queries(const struct AttentionForward *a, enum Dtype d,
 
 VEC_INLINE void forward_pack_keys(const struct AttentionForward *a, enum Dtype d,
                                   const struct Head *h, struct ForwardScratch s) {
-    for (size_t key = 0; key < h->t; key += TILE) { // q: unused until then
+    for (size_t key = 0; key < h->t; key += TILE) { // s.q is free until queries are packed
         size_t at = key * h->width / h->per_item;
         tile_pack_transposed(s.kt + at, s.q, h, head_qkv_rows(h, a->qkv, key, 1), d);
         tile_pack_rows(s.v + at, s.q, h, head_qkv_rows(h, a->qkv, key, 2), d);

@@ -62,10 +62,10 @@ static struct BackwardScratch backward_scratch(const struct AttentionBackward *a
     };
 }
 
-// d[r] = dout · out of query time + r. Rows past the last query get lse and d of 0: with their
-// zero dout they add nothing.
-VEC_INLINE void backward_pack_lse(const struct AttentionBackward *a, enum Dtype d,
-                                  const struct Head *h, struct BackwardScratch s, size_t time) {
+// Sets lse, and d = dout · out, of the TILE queries from `time` on. Those past the last query get 0
+// for both: with their zero dout they add nothing.
+VEC_INLINE void backward_pack_stats(const struct AttentionBackward *a, enum Dtype d,
+                                    const struct Head *h, struct BackwardScratch s, size_t time) {
     struct Rows out = head_out_rows(h, a->out, time);
     for (size_t r = 0; r < TILE; r++) {
         s.lse[time + r] = s.d[time + r] = 0;
@@ -97,7 +97,7 @@ VEC_INLINE void backward_pack_queries(const struct AttentionBackward *a, enum Dt
             tile_pack(s.dout + at, h, dout, d, 1);
         }
         memset(s.dq + time * h->width, 0, TILE * h->width * sizeof *s.dq);
-        backward_pack_lse(a, d, h, s, time);
+        backward_pack_stats(a, d, h, s, time);
     }
 }
 
@@ -196,7 +196,7 @@ VEC_INLINE void backward_head(const struct AttentionBackward *a, enum Dtype d, c
             s.dv = s.dk + round_up(h->t, TILE) * h->width;
         }
         backward_pack_keys(a, d, h, s, key);
-        struct KeyWalk queries = walk_begin(h, LAYOUT_QUERIES, key, key, h->t);
+        struct TileWalk queries = walk_begin(h, LAYOUT_QUERIES, key, key, h->t);
         while (walk_next(&queries) && head_sees(h, queries.at, key)) {
             struct Seen seen = head_seen(h, queries.at, key, transpose_cells(queries.cells));
             backward_tile(h, s, queries.at, &seen, item_elements(d) == 2);

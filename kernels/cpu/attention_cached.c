@@ -108,8 +108,10 @@ VEC_INLINE void cached_pack(const struct AttentionCached *a, const struct Head *
     }
 }
 
-// The score of row r at columns j .. j + VEC_LANES - 1, where it sees begin .. end - 1.
-VEC_INLINE Vec cached_masked(const float *scores, size_t r, size_t j, size_t begin, size_t end) {
+// Returns the scores of row r at columns j .. j + VEC_LANES - 1; -FLT_MAX for those that it does
+// not see: it sees begin .. end - 1.
+VEC_INLINE Vec cached_load_masked(const float *scores, size_t r, size_t j, size_t begin,
+                                  size_t end) {
     Vec s = vec_load_f32(scores + r * TILE + j), hidden = vec_set(-FLT_MAX);
     if (end < j + VEC_LANES)
         s = vec_select(vec_mask(end - j), s, hidden);
@@ -127,7 +129,7 @@ VEC_INLINE void cached_softmax(float *scores, struct CachedRows *rows, size_t r,
     float *sum = rows->sum + r * VEC_LANES, old = rows->max[r];
     Vec most = vec_set(-FLT_MAX);
     for (size_t j = begin / VEC_LANES * VEC_LANES; j < end; j += VEC_LANES)
-        most = vec_max(cached_masked(scores, r, j, begin, end), most);
+        most = vec_max(cached_load_masked(scores, r, j, begin, end), most);
     Vec max = vec_max(vec_set(vec_max_lane(most)), vec_set(old)),
         shrink = vec_exp(vec_set(old) - max);
     vec_store_f32_part(&rows->max[r], 1, max);
@@ -136,7 +138,7 @@ VEC_INLINE void cached_softmax(float *scores, struct CachedRows *rows, size_t r,
     for (size_t j = 0; j < TILE; j += VEC_LANES) {
         Vec p = vec_set(0);
         if (j < end && j + VEC_LANES > begin) {
-            p = vec_exp_for(cached_masked(scores, r, j, begin, end) - max, pairs ? BF16 : F32);
+            p = vec_exp_for(cached_load_masked(scores, r, j, begin, end) - max, pairs ? BF16 : F32);
             if (begin > j)
                 p = vec_select(vec_mask(begin - j), vec_set(0), p);
             sums += p;
@@ -178,7 +180,8 @@ VEC_INLINE void cached_finish(const struct AttentionCached *a, enum Dtype d, con
     }
 }
 
-static void cached_begin(const struct AttentionCached *a, struct CachedRows *rows) {
+// Starts the rows' softmax. Rows past the last see what the last one sees.
+static void cached_begin_rows(const struct AttentionCached *a, struct CachedRows *rows) {
     memset(rows->sum, 0, sizeof rows->sum);
     for (size_t r = 0; r < TILE; r++) {
         size_t row = rows->b * a->t + cached_token(a, rows, size_min(r, rows->rows - 1));
@@ -202,14 +205,14 @@ VEC_INLINE void cached_tiles(const struct AttentionCached *a, const struct Head 
         cached_pack(a, h, s, rows->b, key, count);
         for (size_t r = 0; r < blocks; r += BLOCK_ROWS) {
             struct TileView p = {scores + r * TILE, TILE, 1};
-            tile_rows(h, p, (struct TileView){s.q + r * ld, ld, 1},
-                      (struct TileView){s.kt, TILE, 1}, TILE, (struct Terms){0, h->hs}, OLD_DROP,
-                      pairs ? &h->scale : NULL);
+            multiply_rows(h, p, (struct TileView){s.q + r * ld, ld, 1},
+                          (struct TileView){s.kt, TILE, 1}, TILE, (struct Terms){0, h->hs},
+                          OLD_DROP, pairs ? &h->scale : NULL);
             for (size_t i = r; i < size_min(r + BLOCK_ROWS, rows->rows); i++)
                 cached_softmax(scores, rows, i, key, pairs);
-            tile_rows(h, (struct TileView){rows->out + r * h->width, h->width, 1}, p,
-                      (struct TileView){s.v, h->width, 1}, h->width, (struct Terms){0, seen},
-                      OLD_SCALE, rows->shrink + r);
+            multiply_rows(h, (struct TileView){rows->out + r * h->width, h->width, 1}, p,
+                          (struct TileView){s.v, h->width, 1}, h->width, (struct Terms){0, seen},
+                          OLD_SCALE, rows->shrink + r);
         }
     }
 }
@@ -245,41 +248,45 @@ static struct CachedHandOver *cached_hand_over(const struct Cpu *cpu,
 // item's tiles have one order, whatever the cuts are, and nobody waits long where there are as many
 // items as threads; one that several threads share is done by one after the other.
 
-static size_t cached_pieces(const struct AttentionCached *a) {
+// Returns the items of one key head of one sequence.
+static size_t cached_items_per_head(const struct AttentionCached *a) {
     return ceil_div(a->t * group_of(a), TILE);
 }
 
-static struct CachedRows cached_item(const struct AttentionCached *a, size_t item) {
-    size_t pieces = cached_pieces(a), queries = a->t * group_of(a), row = item % pieces * TILE;
-    struct CachedRows rows = {.b = item / pieces / a->nkv,
-                              .key_head = item / pieces % a->nkv,
+static struct CachedRows cached_begin_item(const struct AttentionCached *a, size_t item) {
+    size_t per_head = cached_items_per_head(a), queries = a->t * group_of(a);
+    size_t row = item % per_head * TILE;
+    struct CachedRows rows = {.b = item / per_head / a->nkv,
+                              .key_head = item / per_head % a->nkv,
                               .row = row,
                               .rows = size_min(TILE, queries - row)};
-    cached_begin(a, &rows);
+    cached_begin_rows(a, &rows);
     return rows;
 }
 
-static size_t cached_item_tiles(const struct AttentionCached *a, size_t item) {
-    size_t pieces = cached_pieces(a), group = group_of(a), row = item % pieces * TILE;
-    size_t from = item / pieces / a->nkv * a->t, last_row = size_min(row + TILE, a->t * group) - 1;
+// Returns how many tiles of keys an item's rows see, from the first that one sees to the last.
+static size_t cached_count_tiles(const struct AttentionCached *a, size_t item) {
+    size_t per_head = cached_items_per_head(a), group = group_of(a), row = item % per_head * TILE;
+    size_t from = item / per_head / a->nkv * a->t,
+           last_row = size_min(row + TILE, a->t * group) - 1;
     size_t pos = row_position(a->starts, from + row / group, a->t);
     size_t last = row_position(a->starts, from + last_row / group, a->t);
     return last / TILE + 1 - cached_first(a, pos) / TILE;
 }
 
-// Does tiles from .. to - 1 of an item. Rows that come from the thread before name the output of
-// the thread that began them, and take it along.
+// Does tiles from .. to - 1 of an item, after the thread before has done the earlier ones, if any.
+// Its rows then name the output of the thread that began them, and take it along.
 VEC_INLINE void cached_run_part(struct Cpu *cpu, const struct AttentionCached *a, enum Dtype d,
                                 struct Head *h, size_t item, size_t from, size_t to) {
     size_t thread = (size_t)omp_get_thread_num();
     struct CachedScratch s = cached_scratch(a, thread);
     struct CachedHandOver *hand_overs = cached_hand_over(cpu, a);
     struct CachedRows here, *rows = &here;
-    bool ends = to == cached_item_tiles(a, item);
+    bool ends = to == cached_count_tiles(a, item);
     if (!ends)
         rows = &hand_overs[thread].rows;
     if (from == 0) {
-        *rows = cached_item(a, item);
+        *rows = cached_begin_item(a, item);
         rows->out = s.out[!ends];
         memset(rows->out, 0, round_up(rows->rows, BLOCK_ROWS) * h->width * sizeof *rows->out);
     } else {
@@ -305,22 +312,22 @@ VEC_INLINE void cached_run_part(struct Cpu *cpu, const struct AttentionCached *a
 // so counts as the latter.
 VEC_INLINE void cached_run_share(struct Cpu *cpu, const struct AttentionCached *a, enum Dtype d,
                                  struct Head *h, size_t begin, size_t end) {
-    enum { LEFT_TO_NEXT, WHOLE, LEFT_BY_LAST, ROUNDS };
-    size_t items = a->b * a->nkv * cached_pieces(a);
+    enum { LEFT_TO_NEXT, WHOLE, LEFT_BY_PREVIOUS, ROUNDS };
+    size_t items = a->b * a->nkv * cached_items_per_head(a);
     for (int round = 0; round < ROUNDS; round++)
         for (size_t i = 0, at = 0, tiles; i < items; i++, at += tiles) {
-            tiles = cached_item_tiles(a, i);
+            tiles = cached_count_tiles(a, i);
             size_t from = size_max(begin, at) - at, to = size_min(end, at + tiles) - at;
-            int when = from > 0 ? LEFT_BY_LAST : to < tiles ? LEFT_TO_NEXT : WHOLE;
+            int when = from > 0 ? LEFT_BY_PREVIOUS : to < tiles ? LEFT_TO_NEXT : WHOLE;
             if (at < end && begin < at + tiles && when == round)
                 cached_run_part(cpu, a, d, h, i, from, to);
         }
 }
 
 VEC_INLINE void attention_cached(struct Cpu *cpu, const struct AttentionCached *a, enum Dtype d) {
-    size_t items = a->b * a->nkv * cached_pieces(a), tiles = 0;
+    size_t items = a->b * a->nkv * cached_items_per_head(a), tiles = 0;
     for (size_t i = 0; i < items; i++)
-        tiles += cached_item_tiles(a, i);
+        tiles += cached_count_tiles(a, i);
     struct CachedHandOver *hand_overs = cached_hand_over(cpu, a);
     for (int i = 0; i < cpu->device.threads; i++)
         atomic_init(&hand_overs[i].done, 0);

@@ -2,7 +2,7 @@
 //
 // In a tile of scores a row sees a range of columns: up to itself, and from its first key on
 // (windows and packed documents); in sparse attention without the holes of its layout. struct
-// KeyWalk walks the tiles of which something is seen, struct Seen says which part; dense attention
+// TileWalk walks the tiles of which something is seen, struct Seen says which part; dense attention
 // walks all of them.
 //
 // Read next: attention_tile.h.
@@ -62,7 +62,8 @@ VEC_INLINE size_t head_rows(const struct Head *h, size_t time) {
     return size_min(TILE, round_up(h->t - time, BLOCK_ROWS));
 }
 
-// Cells of a tile (kernels/layout.h): bit CELLS * (row / LAYOUT_CELL) + column / LAYOUT_CELL.
+// Cells of a tile (kernels/layout.h): bit CELLS * (row / LAYOUT_CELL) + column / LAYOUT_CELL, with
+// CELLS of them in a row. ABOVE_DIAGONAL: those of a tile on the diagonal that it hides as a whole.
 enum { CELLS = TILE / LAYOUT_CELL, ALL_CELLS = (1 << CELLS * CELLS) - 1, ABOVE_DIAGONAL = 0x08ce };
 
 // The part of a tile of keys that the rows of a tile of queries see. On the diagonal row r ends
@@ -79,7 +80,7 @@ struct Seen {
 VEC_INLINE size_t head_first_tile(const struct Head *h, size_t time) {
     return h->first ? (size_t)h->first[time] / TILE * TILE : 0;
 }
-// True if they see the tile of keys at `key`, as far as their first keys say.
+// True if the queries from `time` on see the tile of keys at `key`, as far as their first keys say.
 VEC_INLINE bool head_sees(const struct Head *h, size_t time, size_t key) {
     return head_first_tile(h, time) <= key;
 }
@@ -95,7 +96,8 @@ VEC_INLINE void seen_holes(struct Seen *seen) {
         seen->high[c] = (uint8_t)(LAYOUT_CELL * high);
     }
 }
-// Returns the part of that tile that they see. cells: those that a layout shows.
+// Returns the part of the tile of keys at `key` that the tile of queries at `time` sees. cells:
+// those that a layout shows. What the diagonal hides needs no hole.
 VEC_INLINE struct Seen head_seen(const struct Head *h, size_t time, size_t key, unsigned cells) {
     size_t last = size_min(time + TILE, h->t) - 1;
     struct Seen seen;
@@ -114,7 +116,7 @@ VEC_INLINE struct Seen head_seen(const struct Head *h, size_t time, size_t key, 
 
 // Walks the other side's tiles for one of a head's tiles, in order: those at begin .. end - 1, or
 // those of them in a layout's list with a seen cell in our rows.
-struct KeyWalk {
+struct TileWalk {
     size_t at;      // the tile's first row
     unsigned cells; // its cells that a layout shows, in our rows
     size_t begin, end;
@@ -123,16 +125,17 @@ struct KeyWalk {
 };
 
 // side: of the tiles to walk; own: our first row. Starts before the first tile.
-VEC_INLINE struct KeyWalk walk_begin(const struct Head *h, enum LayoutSide side, size_t own,
-                                     size_t begin, size_t end) {
-    struct KeyWalk w = {begin - TILE, ALL_CELLS, begin, end, {NULL, NULL}, 0};
+VEC_INLINE struct TileWalk walk_begin(const struct Head *h, enum LayoutSide side, size_t own,
+                                      size_t begin, size_t end) {
+    struct TileWalk w = {begin - TILE, ALL_CELLS, begin, end, {NULL, NULL}, 0};
     if (h->layout.begin) {
         w.list = layout_list(&h->layout, side, h->head, own);
         w.shift = (unsigned)(own % LAYOUT_OWN / LAYOUT_CELL * CELLS);
     }
     return w;
 }
-VEC_INLINE bool walk_next(struct KeyWalk *w) {
+// Goes to the next tile; false: there is none.
+VEC_INLINE bool walk_next(struct TileWalk *w) {
     if (!w->list.tile) {
         w->at += TILE;
         return w->at < w->end;

@@ -25,7 +25,7 @@
 // A product is computed in blocks of BLOCK_ROWS rows, so that a caller can leave out, block by
 // block, parts that the mask makes zero: columns of the scores, or terms of a sum over queries or
 // keys. A row sees a range of columns of a tile of scores, in sparse attention with holes (struct
-// Seen in attention_seen.h). Tiles that no row sees are never visited (struct KeyWalk), and only
+// Seen in attention_seen.h). Tiles that no row sees are never visited (struct TileWalk), and only
 // those at an edge look at single elements.
 //
 // Used by attention.c and attention_backward.c.
@@ -91,7 +91,7 @@ VEC_INLINE void tile_copy(float *items, const struct Head *h, struct Rows from) 
     memset(tile + from.rows * h->width, 0, (TILE - from.rows) * h->width * sizeof *tile);
 }
 
-// pairs (TILE / 2, width): items of two rows of a bf16 tile (TILE, width).
+// pairs (TILE / 2, width): item (r, i) joins elements (2 r, i) and (2 r + 1, i) of a bf16 tile.
 VEC_INLINE void tile_join(float *pairs, const float *items, size_t width) {
     const uint16_t *tile = (const uint16_t *)items;
     for (size_t r = 0; r < TILE; r += 2)
@@ -115,7 +115,7 @@ VEC_INLINE void tile_unpack(const float *tile, const struct Head *h, struct Rows
     }
 }
 
-// out (width, TILE): the transpose of tile (TILE, width).
+// out (width, TILE): the transpose of tile (TILE, width), of items.
 static inline void tile_transpose(float *out, const float *tile, size_t width) {
     for (size_t r = 0; r < TILE; r += VEC_LANES)
         for (size_t i = 0; i < width; i += 4) {
@@ -198,8 +198,9 @@ VEC_INLINE void tile_block(struct TileView c, struct TileView a, struct TileView
 
 // Computes BLOCK_ROWS rows of a product: c (BLOCK_ROWS, n) = old c + a (BLOCK_ROWS, k) · b (k, n).
 // n: whole vectors.
-VEC_INLINE void tile_rows_of(struct TileView c, struct TileView a, struct TileView b, size_t n,
-                             size_t k, enum TileOld old, const float *scale, bool pairs) {
+VEC_INLINE void multiply_rows_by_vectors(struct TileView c, struct TileView a, struct TileView b,
+                                         size_t n, size_t k, enum TileOld old, const float *scale,
+                                         bool pairs) {
     size_t j = 0;
     for (; j + BLOCK_VECS * VEC_LANES <= n; j += BLOCK_VECS * VEC_LANES) {
         tile_block(c, a, b, k, old, scale, pairs, BLOCK_VECS);
@@ -229,10 +230,11 @@ struct Terms {
     size_t from, end;
 };
 
-// The same product by AMX. A transposed left operand is turned to rows first. Terms begin with a
-// vector; those that follow up to its end count too: they are 0 in a.
-VEC_INLINE void tile_rows_amx(struct TileView c, struct TileView a, struct TileView b, size_t n,
-                              struct Terms k, enum TileOld old, const float *scale) {
+// The same product by AMX, summed over the terms k. A transposed left operand is turned to rows
+// first. k.from is a multiple of VEC_LANES, and k.end is rounded up to one: a has zeros there.
+VEC_INLINE void multiply_rows_by_amx(struct TileView c, struct TileView a, struct TileView b,
+                                     size_t n, struct Terms k, enum TileOld old,
+                                     const float *scale) {
     float left[TILES_SIDE * TILE / 2] __attribute__((aligned(64)));
     size_t from = k.from / 2, end = round_up(k.end, VEC_LANES) / 2;
     if (a.col != 1) {
@@ -254,21 +256,22 @@ VEC_INLINE void tile_rows_amx(struct TileView c, struct TileView a, struct TileV
         tile_scale(c, n, scale, false);
 }
 
-// Computes the same for the terms k of a (BLOCK_ROWS, all) and b (all, n).
-VEC_INLINE void tile_rows(const struct Head *h, struct TileView c, struct TileView a,
-                          struct TileView b, size_t n, struct Terms k, enum TileOld old,
-                          const float *scale) {
+// Computes BLOCK_ROWS rows of a product: c (BLOCK_ROWS, n) = old c + a (BLOCK_ROWS, all) · b (all,
+// n), summed over the terms k alone.
+VEC_INLINE void multiply_rows(const struct Head *h, struct TileView c, struct TileView a,
+                              struct TileView b, size_t n, struct Terms k, enum TileOld old,
+                              const float *scale) {
     if (VEC_TILES) {
-        tile_rows_amx(c, a, b, n, k, old, scale);
+        multiply_rows_by_amx(c, a, b, n, k, old, scale);
         return;
     }
     size_t at = k.from / h->per_item;
     a.data += at * a.col;
     b.data += at * b.row;
     if (VEC_DOTS_BF16 && h->per_item == 2)
-        tile_rows_of(c, a, b, n, ceil_div(k.end - k.from, 2), old, scale, true);
+        multiply_rows_by_vectors(c, a, b, n, ceil_div(k.end - k.from, 2), old, scale, true);
     else
-        tile_rows_of(c, a, b, n, k.end - k.from, old, scale, false);
+        multiply_rows_by_vectors(c, a, b, n, k.end - k.from, old, scale, false);
 }
 
 // scores (TILE, TILE) = scale (NULL: 1) * a · bt for the first `rows` rows, where a is (TILE, hs)
@@ -281,9 +284,9 @@ static inline void tile_scores(float *scores, float *a, float *bt, const struct 
         size_t end = seen->diagonal ? round_up(r + BLOCK_ROWS, VEC_LANES) : TILE;
         if (seen->holes)
             end = size_max(from, size_min(end, seen->high[r / LAYOUT_CELL]));
-        tile_rows(h, (struct TileView){scores + r * TILE + from, TILE, 1},
-                  (struct TileView){a + r * ld, ld, 1}, (struct TileView){bt + from, TILE, 1},
-                  end - from, (struct Terms){0, h->hs}, OLD_DROP, scale);
+        multiply_rows(h, (struct TileView){scores + r * TILE + from, TILE, 1},
+                      (struct TileView){a + r * ld, ld, 1}, (struct TileView){bt + from, TILE, 1},
+                      end - from, (struct Terms){0, h->hs}, OLD_DROP, scale);
     }
 }
 
@@ -301,9 +304,9 @@ static inline void tile_add_by_query(float *out, float *p, float *x, const struc
         struct TileView c = {out + r * h->width, h->width, 1}, a = {p + r * TILE, TILE, 1};
         struct TileView b = {x, h->width, 1};
         if (scale)
-            tile_rows(h, c, a, b, h->width, k, OLD_SCALE, scale + r);
+            multiply_rows(h, c, a, b, h->width, k, OLD_SCALE, scale + r);
         else
-            tile_rows(h, c, a, b, h->width, k, OLD_KEEP, NULL);
+            multiply_rows(h, c, a, b, h->width, k, OLD_KEEP, NULL);
     }
 }
 
@@ -320,9 +323,9 @@ static inline void tile_add_by_key(float *out, float *p, float *x, const struct 
         for (size_t first = seen->diagonal ? r : 0, to; first < end; first = to) {
             to = seen_run_end(seen, first, end, r);
             if (!seen->holes || seen_cell(seen, first, r))
-                tile_rows(h, (struct TileView){out + r * h->width, h->width, 1},
-                          (struct TileView){p + r, 1, TILE}, (struct TileView){x, h->width, 1},
-                          h->width, (struct Terms){first, to}, OLD_KEEP, NULL);
+                multiply_rows(h, (struct TileView){out + r * h->width, h->width, 1},
+                              (struct TileView){p + r, 1, TILE}, (struct TileView){x, h->width, 1},
+                              h->width, (struct Terms){first, to}, OLD_KEEP, NULL);
         }
     }
 }
@@ -341,7 +344,7 @@ VEC_INLINE Vec tile_load_masked(const float *scores, size_t r, size_t j, const s
     return s;
 }
 
-// Returns x with 0 in columns before the first that row r sees, and in holes.
+// Returns x with 0 before row r's first column and in holes. (Past the diagonal it is 0 already.)
 VEC_INLINE Vec tile_zero_hidden(Vec x, size_t r, size_t j, const struct Seen *seen, bool edge) {
     if (edge && j < seen->begin[r])
         x = vec_select(vec_mask(size_min(seen->begin[r] - j, VEC_LANES)), vec_set(0), x);

@@ -2,10 +2,10 @@
 // and the tables.
 //
 // A kernel is an ordinary function `void <isa>_<op>(struct Cpu *, const struct <Args> *)` that runs
-// on the calling thread with cpu->threads OpenMP threads and returns when done. kernels/cpu/table.c
-// wraps each into a launcher that puts it on a queue. The fast versions are compiled once per
-// instruction set (Makefile: ISAS) from the same source; CPU_NAME puts the set into the name, so
-// all are in one binary and device.c picks a table at run time.
+// on the calling thread with device.threads OpenMP threads and returns when done.
+// kernels/cpu/table.c wraps each into a launcher that puts it on a queue. The fast versions are
+// compiled once per instruction set (Makefile: ISAS) from the same source; CPU_NAME puts the set
+// into the name, so all are in one binary and device.c picks a table at run time.
 #ifndef KERNELS_CPU_CPU_H
 #define KERNELS_CPU_CPU_H
 #include "kernels/kernels.h"
@@ -60,7 +60,7 @@ struct Cpu {
 #define CPU_DECLARE_WORK(isa, op, Args) size_t isa##_##op##_work(struct Cpu *, const struct Args *);
 // Finds the table called `name` (NULL: the fastest this CPU runs). Errors: see device_open_cpu.
 int cpu_kernels(const char *name, const struct Kernels **out, struct Error *e);
-// True if its loops multiply bf16 by special instructions of the CPU (matmul_tile.c).
+// True if the table's loops multiply bf16 by special instructions of the CPU (matmul_tile.c).
 bool cpu_kernels_dot_bf16(const struct Kernels *table);
 
 CPU_DECLARE(oracle)

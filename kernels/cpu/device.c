@@ -21,7 +21,8 @@ enum { SMALL_ALIGN = 64, PAGE = 4096, HUGE_PAGE = 2 << 20 };
 // little is used, and one byte would make 2 MiB of it resident.
 enum { HOST_HUGE_BYTES = 8 << 20 };
 
-// Pieces of a page or more are page-aligned: O_DIRECT needs that.
+// Pieces of a page or more are page-aligned: O_DIRECT needs that. Those from huge_from bytes on get
+// huge pages.
 static void *alloc_pages(size_t bytes, size_t huge_from) {
     size_t align = bytes >= HUGE_PAGE ? HUGE_PAGE : bytes >= PAGE ? PAGE : SMALL_ALIGN;
     void *mem = aligned_alloc(align, round_up(size_max(bytes, 1), align));
@@ -128,8 +129,8 @@ static const struct DeviceOps cpu_ops = {
     .close = cpu_close,
 };
 
-// Makes freed memory leave the process. By default malloc raises that limit up to 32 MiB as such
-// pieces come and go, and keeps smaller ones: a measurement's scratch would never leave.
+// Makes freed memory leave the process. By default malloc raises the size of pieces that do so to
+// 32 MiB as they come and go, and keeps smaller ones: a measurement's scratch would never leave.
 static void return_freed_memory_at_once(void) {
     enum { MMAP_BYTES = 128 << 10 }; // malloc's own initial limit
     mallopt(M_MMAP_THRESHOLD, MMAP_BYTES);

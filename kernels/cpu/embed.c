@@ -76,7 +76,7 @@ VEC_INLINE void embed_add_token(const struct EmbedBackward *a, enum Dtype d, con
     vec_write(a->dwte, a->grad_dtype, at + i, at + c, sum);
 }
 
-// The same for each of the T positions, in the scratch after the tokens'.
+// Chains the batch indices of each of the T positions likewise: first[position], then next[index].
 static void embed_chain_positions(const struct EmbedBackward *a, int32_t *first, int32_t *next) {
     for (size_t i = 0; i < a->t; i++)
         first[i] = NO_INDEX;
@@ -87,8 +87,8 @@ static void embed_chain_positions(const struct EmbedBackward *a, int32_t *first,
     }
 }
 
-// Adds dwpe's row of position t, which first occurs at `index`, and next at next[index] or, without
-// a chain, T later.
+// Sums dwpe's row of position t, which first occurs at `index`, and next at next[index] or, without
+// a chain (next NULL), T later.
 VEC_INLINE void embed_backward_position(const struct EmbedBackward *a, enum Dtype d, size_t t,
                                         int32_t index, const int32_t *next) {
     size_t c = a->c, at = t * c, count = a->b * a->t;

@@ -2,8 +2,8 @@
 // public function that compiles it for every dtype, and a loop over fixed pieces of the array that
 // are divided among the threads. A piece does not depend on the number of threads.
 //
-// Called through the kernel table. The backward pass is the epilogue of a matmul (matmul.c); both
-// use vec_gelu of vec_math.h. Read next: norm.c.
+// Called through the kernel table. The backward pass is the epilogue of a matmul (matmul_tile.c),
+// which also uses vec_gelu of vec_math.h. Read next: norm.c.
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/vec_math.h"
 

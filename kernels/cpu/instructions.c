@@ -40,7 +40,7 @@ static bool has_avx512(void) {
 }
 // The system saves AMX's registers, 8 KiB per thread, only if the process has asked for it (Linux
 // 5.16 and later, arch_prctl(2)). Not every version of the compiler's __builtin_cpu_supports knows
-// AMX.
+// AMX. TILE, BF16_TILE: bits of leaf 7 of CPUID.
 static bool has_amx(void) {
     enum { TILE = 1 << 24, BF16_TILE = 1 << 22, REQUEST_PERMISSION = 0x1023, TILE_DATA = 18 };
     unsigned eax, ebx, ecx, edx = 0;
@@ -48,7 +48,7 @@ static bool has_amx(void) {
     return has && syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
 }
 
-bool instructions_run(enum Instructions set) {
+bool instructions_usable(enum Instructions set) {
     if (set > instructions_bound())
         return false;
     return (set < INSTRUCTIONS_AVX2 || has_avx2()) && (set < INSTRUCTIONS_AVX512 || has_avx512()) &&

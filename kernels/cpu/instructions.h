@@ -24,6 +24,6 @@ enum Instructions instructions_bound(void);
 int instructions_check(struct Error *e);
 
 // True if this CPU, within the limit, and the system run kernels that were compiled for `set`.
-bool instructions_run(enum Instructions set);
+bool instructions_usable(enum Instructions set);
 
 #endif

@@ -40,10 +40,10 @@ const char *matmul_backend_name(void) {
 }
 
 bool matmul_cpu_has_bf16(void) {
-    return instructions_run(INSTRUCTIONS_AVX512BF16);
+    return instructions_usable(INSTRUCTIONS_AVX512BF16);
 }
 
-// Checks all kinds of products of these operands; products of a kind differ only in sizes.
+// True if oneDNN has each kind of product of these operands; those of a kind differ only in sizes.
 static bool dnnl_has(enum Dtype operands) {
     struct DnnlEngine *engine = dnnl_engine_open();
     bool all = true;
@@ -69,7 +69,7 @@ bool matmul_dnnl_takes(enum Dtype operands) {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     static bool asked, takes[NDTYPE];
     pthread_mutex_lock(&lock);
-    for (enum Dtype d = F32; dnnl_library_name() && !asked && d < F16; d++)
+    for (enum Dtype d = F32; dnnl_library_name() && !asked && d < F16; d++) // fp16: never
         takes[d] = dnnl_has(d);
     asked = true;
     bool answer = takes[operands];
@@ -77,19 +77,19 @@ bool matmul_dnnl_takes(enum Dtype operands) {
     return answer;
 }
 
-static bool bf16_takes_dnnl(bool loops_dot_bf16) {
+static bool bf16_uses_dnnl(bool loops_dot_bf16) {
     return matmul_cpu_has_bf16() && !loops_dot_bf16 && matmul_dnnl_takes(BF16);
 }
 
 bool matmul_uses_bf16(bool loops_dot_bf16) {
-    return loops_dot_bf16 || bf16_takes_dnnl(false);
+    return loops_dot_bf16 || bf16_uses_dnnl(false);
 }
 
 struct MatmulCache *matmul_cache_open(int threads, bool loops_dot_bf16) {
     struct MatmulCache *cache = base_alloc_zeroed(sizeof *cache);
     cache->threads = threads;
     pthread_mutex_init(&cache->lock, NULL);
-    if (bf16_takes_dnnl(loops_dot_bf16))
+    if (bf16_uses_dnnl(loops_dot_bf16))
         cache->path[BF16] = MATMUL_DNNL;
     return cache;
 }
@@ -117,13 +117,14 @@ void matmul_cache_force(struct MatmulCache *cache, enum Dtype operands, enum Mat
 }
 
 // Makes the calling thread's team size the device's, as oneDNN reads it; returns the old one.
-static int set_team(int threads) {
+static int set_team_size(int threads) {
     int old = omp_get_max_threads();
     if (old != threads)
         omp_set_num_threads(threads);
     return old;
 }
 
+// The caller has the lock, here and in entry_make.
 static struct CacheEntry *entry_find(struct MatmulCache *cache, const struct ProductKey *key) {
     struct CacheEntry *e = cache->entries;
     while (e && memcmp(&e->key, key, sizeof *key) != 0)
@@ -144,13 +145,13 @@ static struct CacheEntry *entry_make(struct MatmulCache *cache, const struct Pro
 }
 
 static struct CacheEntry *entry_get(struct MatmulCache *cache, const struct ProductKey *key) {
-    int team = set_team(cache->threads);
+    int team = set_team_size(cache->threads);
     pthread_mutex_lock(&cache->lock);
     struct CacheEntry *e = entry_find(cache, key);
     if (!e)
         e = entry_make(cache, key);
     pthread_mutex_unlock(&cache->lock);
-    set_team(team);
+    set_team_size(team);
     return e;
 }
 
@@ -161,7 +162,7 @@ size_t matmul_cache_prepare(struct MatmulCache *cache, const struct ProductKey *
 void matmul_cache_run(struct MatmulCache *cache, const struct ProductKey *key,
                       const struct ProductData *data) {
     struct CacheEntry *e = entry_get(cache, key);
-    int team = set_team(cache->threads);
+    int team = set_team_size(cache->threads);
     dnnl_product_run(e->product, data);
-    set_team(team);
+    set_team_size(team);
 }

@@ -30,7 +30,7 @@ bool matmul_cpu_has_bf16(void);
 // True if oneDNN is in the build and multiplies such operands on this CPU: bf16 needs AVX-512.
 bool matmul_dnnl_takes(enum Dtype operands);
 
-// True if this build makes use of that; loops_dot_bf16: the table's loops do.
+// True if this build does so: by the table's loops (loops_dot_bf16) or by oneDNN.
 bool matmul_uses_bf16(bool loops_dot_bf16);
 
 enum MatmulPath matmul_cache_path(const struct MatmulCache *cache, enum Dtype operands);

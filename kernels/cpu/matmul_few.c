@@ -31,8 +31,8 @@ enum {
     SOLO_WORK = 1 << 16,              // multiply-adds: below, waking the other threads takes longer
 };
 
-// The n items (vec_pair.h) of a row from element i on: VEC_LANES elements, or as many pairs, of
-// which the first n exist.
+// Returns VEC_LANES items (vec_pair.h) of a row from element i on: elements or pairs. The first n
+// elements exist, the others are 0.
 VEC_INLINE Vec load_items(const char *row, enum Dtype d, size_t i, size_t n) {
     const uint16_t *pairs = (const uint16_t *)row + i;
     if (item_elements(d) == 1)
@@ -40,11 +40,12 @@ VEC_INLINE Vec load_items(const char *row, enum Dtype d, size_t i, size_t n) {
     return n == 2 * VEC_LANES ? vec_load_f32((const float *)pairs) : vec_load_pairs(pairs, n);
 }
 
-// Rows of W and of A, and their sums; `rows` of A, a constant.
+// Rows of W and of A that are multiplied with each other; of A one or A_ROWS.
 struct FewRows {
     const char *w[W_ROWS], *a[A_ROWS];
 };
 
+// Adds the products of n elements from i on to the sums. `rows` of A is a constant.
 VEC_INLINE void add_products(Vec sum[W_ROWS][A_ROWS], size_t rows, const struct FewRows *p,
                              enum Dtype d, size_t i, size_t n) {
     Vec x[A_ROWS];
@@ -63,8 +64,8 @@ VEC_INLINE void add_products(Vec sum[W_ROWS][A_ROWS], size_t rows, const struct 
 
 // Sums the products of W_ROWS rows of W with `rows` of A. Prefetches what lies `ahead` bytes
 // behind; 0: nothing.
-VEC_INLINE void sum_rows(float (*out)[COLS], size_t rows, const struct FewRows *p, size_t k,
-                         size_t ahead, enum Dtype d) {
+VEC_INLINE void sum_products(float (*out)[COLS], size_t rows, const struct FewRows *p, size_t k,
+                             size_t ahead, enum Dtype d) {
     Vec sum[W_ROWS][A_ROWS];
     UNROLL_WHOLE
     for (size_t q = 0; q < W_ROWS; q++)
@@ -99,9 +100,9 @@ VEC_INLINE void multiply(float (*out)[COLS], const struct Matmul *m, size_t col,
         for (size_t r = 0; r < rows; r++)
             p.a[r] = dtype_at(m->a.data, d, (row + r) * m->a.ld);
         if (rows == A_ROWS)
-            sum_rows(out + row, A_ROWS, &p, m->k, ahead, d);
+            sum_products(out + row, A_ROWS, &p, m->k, ahead, d);
         else
-            sum_rows(out + row, 1, &p, m->k, ahead, d);
+            sum_products(out + row, 1, &p, m->k, ahead, d);
     }
 }
 
@@ -156,8 +157,8 @@ static void pack_pairs(const struct Matmul *m, size_t block) {
     }
 }
 
-// The same by AMX: COLS columns at a time, from W's rows as they lie. If fewer are left, it reads
-// the last COLS rows of W, never past them, and skips the columns before `col`, which were made.
+// Makes columns first .. end - 1 of C by AMX, COLS at a time, from W's rows as they lie. If fewer
+// are left, it reads the last COLS rows of W, never past them, and skips columns that were made.
 static void make_columns_by_amx(const struct Matmul *m, size_t first, size_t end) {
     float sums[COLS * TILES_SIDE] __attribute__((aligned(64))), product[MATMUL_FEW_ROWS][COLS];
     size_t ld = m->b.ld * dtype_size(BF16), k_blocks = m->k / TILES_K;

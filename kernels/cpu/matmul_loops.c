@@ -63,7 +63,7 @@ struct MatmulPlan {
     int threads;
     bool stream_a;           // else B is streamed
     size_t resident, stream; // a block of C: rows or columns of either operand
-    size_t per_item, steps;  // elements of an item; k in items, like the next six
+    size_t per_item, steps;  // elements of an item; k of both pairs in items, like head .. room
     size_t head;             // of these, the first pair's
     size_t span, depth;      // of the first pair, packed for the resident operand; of a pass
     size_t tail_depth, room; // of a pass of the second pair; of both, packed for the resident one
@@ -80,8 +80,8 @@ static size_t part_size(size_t size, size_t most, size_t unit) {
     return round_up(ceil_div(size, parts), unit);
 }
 
-// With pairs the passes, and so the bits, depend on k alone, not on the product's other rows and
-// columns.
+// Sets depth and span. With pairs the passes, and so the bits, depend on k alone, not on the
+// product's other rows and columns.
 static void plan_depth(struct MatmulPlan *p, size_t resident) {
     size_t most = size_max(RESIDENT_MOST / resident, DEPTH_MOST);
     if (p->per_item == 2) {
@@ -94,7 +94,8 @@ static void plan_depth(struct MatmulPlan *p, size_t resident) {
     p->span = size_min(p->span, p->head);
 }
 
-// The second pair's passes; as many of them as are short go into the span of the first pair's last.
+// Plans the second pair's passes. The first pair's last span has room for up to DEPTH_MOST steps of
+// them: whole passes.
 static void plan_tail(struct MatmulPlan *p) {
     size_t tail = p->steps - p->head, most = p->per_item == 2 ? PAIRS_DEPTH_MOST : DEPTH_MOST;
     p->room = p->span;
@@ -113,7 +114,7 @@ static size_t pass_depth(const struct MatmulPlan *p, size_t k) {
     return depth + (p->joined && k + depth == p->head ? p->tail_depth : 0);
 }
 
-// The same for a span: whole passes.
+// Returns the steps of the span at k: whole passes, and as many of the second pair as have room.
 static size_t span_steps(const struct MatmulPlan *p, size_t k) {
     size_t end = k < p->head ? size_min(k + p->span, p->head) : k;
     while (end >= p->head && end < p->steps && end + pass_depth(p, end) - k <= p->room)
@@ -183,14 +184,14 @@ struct Worker {
 
 // A thread's share of `count` things: a contiguous range, the same on every run.
 struct Range {
-    size_t first, last;
+    size_t first, end;
 };
 static struct Range my_range(const struct Worker *w, size_t count) {
     size_t t = (size_t)w->thread, n = (size_t)w->threads;
     return (struct Range){count * t / n, count * (t + 1) / n};
 }
 
-// The sums of a panel's rows over every fourth k.
+// The sums of a panel's rows in parts, each over every fourth k; of AMX's panels over every second.
 struct PanelSums {
     float part[4][TILE_ROWS];
 };
@@ -207,7 +208,7 @@ static struct PanelSums sum_panel(const float *panel, size_t steps) {
     return s;
 }
 
-// The same for AMX's panels.
+// The same for AMX's panels: parts 0 and 1, of the first and the second elements of pairs.
 static struct PanelSums sum_tiles(const float *panel, size_t steps) {
     struct PanelSums s = {{{0}}};
     for (size_t r = 0; r < TILE_ROWS; r++) {
@@ -243,13 +244,13 @@ static struct PanelSums sum_pairs(const float *panel, size_t steps) {
 static void sum_rows(const struct Worker *w, const float *packed, const struct PackSource *s,
                      struct Range rows) {
     const struct Matmul *m = w->args;
-    for (size_t row = rows.first; row < rows.last; row += TILE_ROWS) {
+    for (size_t row = rows.first; row < rows.end; row += TILE_ROWS) {
         const float *panel = packed + row * s->steps;
         bool pairs = item_elements(m->a.dtype) == 2;
         struct PanelSums p = VEC_TILES ? sum_tiles(panel, s->steps)
                              : pairs   ? sum_pairs(panel, s->steps)
                                        : sum_panel(panel, s->steps);
-        for (size_t r = 0; r < size_min(TILE_ROWS, rows.last - row); r++) {
+        for (size_t r = 0; r < size_min(TILE_ROWS, rows.end - row); r++) {
             float *sum = &w->row_sums[s->row + row + r];
             float old = s->k ? *sum : 0.0f;
             *sum = old + ((p.part[0][r] + p.part[1][r]) + (p.part[2][r] + p.part[3][r]));
@@ -257,7 +258,7 @@ static void sum_rows(const struct Worker *w, const float *packed, const struct P
     }
     if (s->k + s->depth < m->k)
         return;
-    for (size_t row = s->row + rows.first; row < s->row + rows.last; row++) {
+    for (size_t row = s->row + rows.first; row < s->row + rows.end; row++) {
         float old = m->accumulate ? dtype_load(m->dbias, m->c.dtype, row) : 0.0f;
         dtype_store(m->dbias, m->c.dtype, row, old + w->row_sums[row]);
     }
@@ -270,7 +271,7 @@ static struct PackSource describe_source(const struct Worker *w, const struct Ma
     size_t per = w->plan->per_item, from = (k - (second ? w->plan->head : 0)) * per;
     size_t end = size_min(from + depth * per, second ? w->args->k2 : w->args->k);
     size_t steps = second ? depth : size_min(depth, w->plan->head - k);
-    return (struct PackSource){mat,  along_k,    rows.first, rows.last - rows.first,
+    return (struct PackSource){mat,  along_k,    rows.first, rows.end - rows.first,
                                from, end - from, steps,      depth};
 }
 static struct PackSource source_a(const struct Worker *w, size_t row, size_t rows, size_t k,
@@ -284,19 +285,19 @@ static struct PackSource source_b(const struct Worker *w, size_t col, size_t col
     return describe_source(w, b, b->transposed, (struct Range){col, col + cols}, k, depth);
 }
 
-// Packs strips first .. last of the rows of A, or the columns of B, that a source describes for a
-// pass; and the second pair's, if they are part of it.
+// Packs strips first .. end - 1 of the rows of A, or the columns of B, that a source describes for
+// a pass; and the second pair's, if they are part of it.
 static void pack(const struct Worker *w, bool is_b, float *dst, const struct PackSource *s,
-                 size_t first, size_t last) {
+                 size_t first, size_t end) {
     void (*const pack_side)(float *, const struct PackSource *, size_t, size_t) =
         is_b ? CPU_NAME(matmul_pack_b) : CPU_NAME(matmul_pack_a);
-    pack_side(dst, s, first, last);
+    pack_side(dst, s, first, end);
     if (s->steps == s->panel)
         return;
     struct PackSource rest =
         (is_b ? source_b : source_a)(w, s->row, s->rows, w->plan->head, s->panel - s->steps);
     rest.panel = s->panel;
-    pack_side(dst + s->steps * (is_b ? TILE_COLS : TILE_ROWS), &rest, first, last);
+    pack_side(dst + s->steps * (is_b ? TILE_COLS : TILE_ROWS), &rest, first, end);
 }
 
 // Returns the packed resident operand of the pass at k.
@@ -309,17 +310,17 @@ static void pack_resident(const struct Worker *w) {
     bool is_b = w->plan->stream_a;
     size_t strip = is_b ? STRIP_COLS : STRIP_ROWS;
     struct Range mine = my_range(w, ceil_div(w->nresident, strip));
-    struct Range rows = {mine.first * strip, size_min(mine.last * strip, w->nresident)};
+    struct Range rows = {mine.first * strip, size_min(mine.end * strip, w->nresident)};
     for (size_t k = w->k, depth; k < w->k + w->nk; k += depth) {
         depth = pass_depth(w->plan, k);
         float *dst = resident_at(w, k);
         if (is_b) {
             struct PackSource s = source_b(w, w->resident, w->nresident, k, depth);
-            pack(w, true, dst, &s, mine.first, mine.last);
+            pack(w, true, dst, &s, mine.first, mine.end);
             continue;
         }
         struct PackSource s = source_a(w, w->resident, w->nresident, k, depth);
-        pack(w, false, dst, &s, mine.first, mine.last);
+        pack(w, false, dst, &s, mine.first, mine.end);
         if (w->args->dbias && w->stream == 0)
             sum_rows(w, dst, &s, rows);
     }
@@ -435,7 +436,7 @@ static void run_chunk(const struct Worker *w, size_t at, size_t n) {
 static void run_chunks(const struct Worker *w) {
     size_t unit = w->plan->stream_a ? CHUNK_UNIT : TILE_COLS;
     struct Range mine = my_range(w, ceil_div(w->nstream, unit));
-    size_t end = size_min(mine.last * unit, w->nstream);
+    size_t end = size_min(mine.end * unit, w->nstream);
     for (size_t at = mine.first * unit; at < end; at += w->plan->chunk)
         run_chunk(w, at, size_min(w->plan->chunk, end - at));
 }

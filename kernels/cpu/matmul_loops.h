@@ -47,9 +47,9 @@ struct PackSource {
     size_t panel;     // items of each row of a panel: these, and those of another source
 };
 
-// Packs strips first .. last of the source; panel 0 is at dst.
-void CPU_NAME(matmul_pack_a)(float *dst, const struct PackSource *s, size_t first, size_t last);
-void CPU_NAME(matmul_pack_b)(float *dst, const struct PackSource *s, size_t first, size_t last);
+// Packs strips first .. end - 1 of the source; panel 0 is at dst.
+void CPU_NAME(matmul_pack_a)(float *dst, const struct PackSource *s, size_t first, size_t end);
+void CPU_NAME(matmul_pack_b)(float *dst, const struct PackSource *s, size_t first, size_t end);
 
 // One pass over a range of k: the use of a tile's sums. later: lines of the resident operand that
 // the next pass or group reads, of which each tile prefetches some; only for AMX.
@@ -75,9 +75,9 @@ void CPU_NAME(matmul_finish_row)(const struct Matmul *args, const float *product
 // The blocked matmul with all epilogues, and the scratch it needs. `threads`: the device's.
 void CPU_NAME(matmul_loops)(const struct Matmul *args, int threads);
 size_t CPU_NAME(matmul_loops_work)(const struct Matmul *args, int threads);
-// A product with few_rows (kernels.h); it needs no scratch.
+// A product with few_rows (kernels.h), and the scratch it needs: none but with AMX.
 void CPU_NAME(matmul_few)(const struct Matmul *args, int threads);
-size_t CPU_NAME(matmul_few_work)(const struct Matmul *args); // bytes of scratch
+size_t CPU_NAME(matmul_few_work)(const struct Matmul *args);
 void avx512bf16_matmul_loops(const struct Matmul *args, int threads);
 size_t avx512bf16_matmul_loops_work(const struct Matmul *args, int threads);
 

@@ -137,27 +137,27 @@ VEC_INLINE struct Strip strip_at(float *dst, const struct PackSource *p, size_t 
 
 // Strips that are adjacent in memory alternate, BLOCK_K steps each: so memory is read along its
 // rows, and a line that two strips share is read once.
-VEC_INLINE void pack_rows(float *dst, const struct PackSource *p, size_t first, size_t last,
+VEC_INLINE void pack_rows(float *dst, const struct PackSource *p, size_t first, size_t end,
                           size_t strip, size_t width, enum Dtype d) {
     for (size_t l = 0; l < p->steps; l += BLOCK_K)
-        for (size_t i = first; i < last; i++) {
+        for (size_t i = first; i < end; i++) {
             size_t row = i * strip, rows = size_min(strip, p->rows - row);
-            size_t end = size_min(l + BLOCK_K, p->steps);
+            size_t l_end = size_min(l + BLOCK_K, p->steps);
             struct Strip s = strip_at(dst, p, row, width, d);
             if (rows == strip)
-                pack_along_rows(&s, p, row, strip, strip, d, l, end);
+                pack_along_rows(&s, p, row, strip, strip, d, l, l_end);
             else
-                pack_along_rows(&s, p, row, rows, strip, d, l, end);
+                pack_along_rows(&s, p, row, rows, strip, d, l, l_end);
         }
 }
 
-VEC_INLINE void pack(float *dst, const struct PackSource *p, size_t first, size_t last,
-                     size_t strip, size_t width, enum Dtype d) {
+VEC_INLINE void pack(float *dst, const struct PackSource *p, size_t first, size_t end, size_t strip,
+                     size_t width, enum Dtype d) {
     if (!p->along_k) {
-        pack_rows(dst, p, first, last, strip, width, d);
+        pack_rows(dst, p, first, end, strip, width, d);
         return;
     }
-    for (size_t i = first; i < last; i++) {
+    for (size_t i = first; i < end; i++) {
         size_t row = i * strip, rows = size_min(strip, p->rows - row);
         struct Strip s = strip_at(dst, p, row, width, d);
         struct PackSource here = *p;
@@ -221,8 +221,8 @@ VEC_INLINE void pack_tile(float *dst, const struct PackSource *p, size_t row, si
 }
 
 // Memory is read along its rows: the core then foresees what comes next.
-VEC_INLINE void pack_tiles(float *dst, const struct PackSource *p, size_t first, size_t last) {
-    size_t from = first * STRIP_ROWS, to = last * STRIP_ROWS;
+VEC_INLINE void pack_tiles(float *dst, const struct PackSource *p, size_t first, size_t end) {
+    size_t from = first * STRIP_ROWS, to = end * STRIP_ROWS;
     if (p->along_k) {
         for (size_t row = from; row < to; row += TILES_SIDE)
             for (size_t l = 0; l < p->steps; l += TILES_SIDE)
@@ -234,13 +234,13 @@ VEC_INLINE void pack_tiles(float *dst, const struct PackSource *p, size_t first,
             pack_tile(dst, p, row, l);
 }
 
-void CPU_NAME(matmul_pack_a)(float *dst, const struct PackSource *s, size_t first, size_t last) {
+void CPU_NAME(matmul_pack_a)(float *dst, const struct PackSource *s, size_t first, size_t end) {
     if (VEC_TILES)
-        pack_tiles(dst, s, first, last);
+        pack_tiles(dst, s, first, end);
     else
-        WITH_DTYPE(s->mat->dtype, pack(dst, s, first, last, STRIP_ROWS, TILE_ROWS, D));
+        WITH_DTYPE(s->mat->dtype, pack(dst, s, first, end, STRIP_ROWS, TILE_ROWS, D));
 }
 
-void CPU_NAME(matmul_pack_b)(float *dst, const struct PackSource *s, size_t first, size_t last) {
-    WITH_DTYPE(s->mat->dtype, pack(dst, s, first, last, STRIP_COLS, TILE_COLS, D));
+void CPU_NAME(matmul_pack_b)(float *dst, const struct PackSource *s, size_t first, size_t end) {
+    WITH_DTYPE(s->mat->dtype, pack(dst, s, first, end, STRIP_COLS, TILE_COLS, D));
 }

@@ -70,7 +70,8 @@ static size_t scratch_bytes(const struct Matmul *m) {
     return round_up(rows_at_once(m) * m->n * sizeof(float), ALIGN_BYTES);
 }
 
-static size_t prepare(struct Cpu *cpu, const struct Matmul *m, size_t rows) {
+// Prepares oneDNN's products of `rows` rows. Returns the scratch bytes that the larger needs.
+static size_t prepare_products(struct Cpu *cpu, const struct Matmul *m, size_t rows) {
     size_t bytes = 0;
     for (int second = 0; second < (m->k2 ? 2 : 1); second++) {
         struct ProductKey key = product_key(m, rows, second);
@@ -80,9 +81,9 @@ static size_t prepare(struct Cpu *cpu, const struct Matmul *m, size_t rows) {
 }
 
 static size_t dnnl_work_bytes(struct Cpu *cpu, const struct Matmul *m) {
-    size_t rows = rows_at_once(m), bytes = prepare(cpu, m, rows);
+    size_t rows = rows_at_once(m), bytes = prepare_products(cpu, m, rows);
     if (m->m % rows) // the last rows are another product
-        bytes = size_max(bytes, prepare(cpu, m, m->m % rows));
+        bytes = size_max(bytes, prepare_products(cpu, m, m->m % rows));
     return bytes + scratch_bytes(m);
 }
 
@@ -160,7 +161,7 @@ static void run_dnnl(struct Cpu *cpu, const struct Matmul *m) {
             if (scratch)
                 CPU_NAME(matmul_finish_row)(m, scratch + i * m->n, row + i, 0, m->n);
             else
-                gelu_row(m, i);
+                gelu_row(m, i); // without scratch all rows are done at once: row is 0
         }
     }
     if (m->dbias)

@@ -195,8 +195,9 @@ VEC_INLINE bool is_edge(const struct Matmul *m, size_t vecs, size_t i, size_t j)
     return i + TILE_ROWS > m->m || j + vecs * VEC_LANES > m->n;
 }
 
-VEC_INLINE void tile(const struct TilePass *pass, size_t vecs, bool pairs, const float *a,
-                     const float *b, size_t steps, size_t i, size_t j) {
+VEC_INLINE void compute_tile_by_vectors(const struct TilePass *pass, size_t vecs, bool pairs,
+                                        const float *a, const float *b, size_t steps, size_t i,
+                                        size_t j) {
     const struct Matmul *m = pass->args;
     Vec sum[SUM_ROWS][TILE_VECS];
     UNROLL_WHOLE
@@ -215,7 +216,7 @@ VEC_INLINE void tile(const struct TilePass *pass, size_t vecs, bool pairs, const
     }
 }
 
-// Returns the lines that the last pass reads and writes, except at edges.
+// Returns what to prefetch: `later`, and lines that the last pass reads and writes, but at edges.
 VEC_INLINE struct TilesNext lines_to_prefetch(const struct TilePass *p, size_t i, size_t j) {
     const struct Matmul *m = p->args;
     size_t size = dtype_size(m->c.dtype), at = (i * m->c.ld + j) * size;
@@ -266,25 +267,25 @@ VEC_INLINE void compute_tile_by_amx(const struct TilePass *pass, const float *a,
     }
 }
 
-VEC_INLINE void tile_of(const struct TilePass *pass, bool pairs, const float *a, const float *b,
-                        size_t steps, size_t i, size_t j) {
+VEC_INLINE void compute_tile(const struct TilePass *pass, bool pairs, const float *a,
+                             const float *b, size_t steps, size_t i, size_t j) {
     size_t cols = pass->args->n - j;
     if (VEC_TILES)
         compute_tile_by_amx(pass, a, b, steps, i, j);
     else if (cols > 2 * VEC_LANES)
-        tile(pass, TILE_VECS, pairs, a, b, steps, i, j);
+        compute_tile_by_vectors(pass, TILE_VECS, pairs, a, b, steps, i, j);
     else if (cols > VEC_LANES)
-        tile(pass, 2, pairs, a, b, steps, i, j);
+        compute_tile_by_vectors(pass, 2, pairs, a, b, steps, i, j);
     else
-        tile(pass, 1, pairs, a, b, steps, i, j);
+        compute_tile_by_vectors(pass, 1, pairs, a, b, steps, i, j);
 }
 
 void CPU_NAME(matmul_tile)(const struct TilePass *pass, const float *a, const float *b,
                            size_t steps, size_t i, size_t j) {
     if (item_elements(pass->args->a.dtype) == 2)
-        tile_of(pass, true, a, b, steps, i, j);
+        compute_tile(pass, true, a, b, steps, i, j);
     else
-        tile_of(pass, false, a, b, steps, i, j);
+        compute_tile(pass, false, a, b, steps, i, j);
 }
 
 void CPU_NAME(matmul_finish_row)(const struct Matmul *args, const float *product, size_t i,

@@ -10,22 +10,23 @@
 #include "kernels/cpu/vec_array.h"
 #include "kernels/cpu/vec_lookup.h"
 
-VEC_INLINE void read_block(const void *a, enum Dtype d, size_t at, float *x) {
+VEC_INLINE void read_elements(const void *a, enum Dtype d, size_t at, float *x) {
     for (size_t i = 0; i < NF4_BLOCK; i += VEC_LANES)
         vec_store_f32(x + i, vec_load(a, d, at + i));
 }
 
-static inline int32_t largest(const float *x, size_t n) {
+static inline int32_t largest_magnitude_bits(const float *x, size_t n) {
     int32_t most = 0;
     for (size_t i = 0; i < n; i++)
         most = quantize_magnitude(x[i]) > most ? quantize_magnitude(x[i]) : most;
     return most;
 }
 
-// Returns the block's absmax.
-VEC_INLINE float write_block(uint8_t *to, const float *x) {
+// Writes a block's codes, and returns its absmax.
+VEC_INLINE float write_codes(uint8_t *to, const float *x) {
     int32_t code[NF4_BLOCK];
-    float absmax = f32_from_bits((uint32_t)largest(x, NF4_BLOCK)), inverse = nf4_inverse(absmax);
+    float absmax = f32_from_bits((uint32_t)largest_magnitude_bits(x, NF4_BLOCK));
+    float inverse = nf4_inverse(absmax);
     for (size_t i = 0; i < NF4_BLOCK; i++)
         code[i] = nf4_code(x[i], inverse);
     for (size_t i = 0; i < NF4_BLOCK / 2; i++)
@@ -38,7 +39,7 @@ static void write_absmax(struct Nf4Run *to, const float *absmax) {
     to->offset = nf4_offset(nf4_sum(absmax));
     for (size_t b = 0; b < NF4_BLOCKS; b++)
         difference[b] = absmax[b] - to->offset;
-    to->scale = nf4_scale(largest(difference, NF4_BLOCKS));
+    to->scale = nf4_scale(largest_magnitude_bits(difference, NF4_BLOCKS));
     for (size_t b = 0; b < NF4_BLOCKS; b++)
         to->absmax[b] = nf4_absmax_code(difference[b], to->scale);
 }
@@ -50,14 +51,14 @@ void CPU_NAME(nf4_quantize)(struct Cpu *cpu, const struct Nf4Quantize *a) {
         struct Nf4Run *to = (struct Nf4Run *)a->to + r;
         float x[NF4_BLOCK], absmax[NF4_BLOCKS];
         for (size_t b = 0; b < NF4_BLOCKS; b++) {
-            WITH_DTYPE(a->dtype, read_block(a->x, D, r * NF4_RUN + b * NF4_BLOCK, x));
-            absmax[b] = write_block(to->code + b * NF4_BLOCK / 2, x);
+            WITH_DTYPE(a->dtype, read_elements(a->x, D, r * NF4_RUN + b * NF4_BLOCK, x));
+            absmax[b] = write_codes(to->code + b * NF4_BLOCK / 2, x);
         }
         write_absmax(to, absmax);
     }
 }
 
-// Returns the elements of codes k, k + 1, ...: nf4_element of each.
+// Returns nf4_element of codes k, k + 1, ...: that of NF4_ZERO is 0 even if absmax is a NaN.
 VEC_INLINE Vec code_elements(int32_t k, float absmax) {
     float value[VEC_LANES];
     for (int32_t i = 0; i < VEC_LANES; i++)

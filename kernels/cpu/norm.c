@@ -67,7 +67,8 @@ void CPU_NAME(norm_forward)(struct Cpu *cpu, const struct NormForward *a) {
     WITH_DTYPE(a->dtype, norm_forward(cpu, a, D));
 }
 
-// Adds dweight and dbias of one row to its chunk's `sums`: 2 c floats; NULL: nobody wants them.
+// Adds to a row of dx, and what the row adds to dweight and dbias to its chunk's `sums`: c floats
+// of each; NULL: nobody wants them.
 VEC_INLINE void norm_backward_row(const struct NormBackward *a, enum Dtype d, size_t row,
                                   float *sums) {
     size_t c = a->c, at = row * c, end = at + c;
@@ -95,7 +96,7 @@ VEC_INLINE void norm_backward_row(const struct NormBackward *a, enum Dtype d, si
     }
 }
 
-// Adds up one gradient (n elements from `first` on of each chunk's sums) over all chunks.
+// Adds up one gradient, c elements from `first` on of each chunk's sums, over all chunks.
 static void norm_add_chunks(struct Cpu *cpu, const struct NormBackward *a, size_t chunks,
                             size_t first, void *out) {
     const float *sums = a->work.mem;
@@ -112,7 +113,7 @@ static void norm_add_chunks(struct Cpu *cpu, const struct NormBackward *a, size_
 }
 
 VEC_INLINE void norm_backward(struct Cpu *cpu, const struct NormBackward *a, enum Dtype d) {
-    size_t c = a->c, chunk_rows = ceil_div(a->rows, CHUNKS);
+    size_t c = a->c, chunk_rows = size_max(ceil_div(a->rows, CHUNKS), 1);
     size_t chunks = ceil_div(a->rows, chunk_rows);
 #pragma omp parallel for schedule(static) num_threads(cpu->device.threads)
     for (size_t k = 0; k < chunks; k++) {

@@ -13,6 +13,7 @@ struct BlockPosition {
     size_t run, begin, count;
 };
 
+// Locates a block by its number among those of all runs, each of n elements.
 static inline struct BlockPosition position_of(size_t block, size_t n) {
     size_t blocks = quantized_blocks(n), begin = block % blocks * QUANTIZE_BLOCK;
     return (struct BlockPosition){block / blocks, begin, size_min(QUANTIZE_BLOCK, n - begin)};
@@ -80,15 +81,15 @@ void CPU_NAME(quantize)(struct Cpu *cpu, const struct Quantize *a) {
     }
 }
 
-// Adds the ranks' blocks to x, or starts with the first one.
+// Adds the ranks' blocks at p to x (add), or makes x their sum. A rank has `parts` runs.
 static void sum_blocks(const void *from, int bits, size_t n, struct BlockPosition p, size_t parts,
                        size_t ranks, bool add, float *x) {
     for (size_t r = 0; r < ranks; r++) {
-        struct BlockPosition of = {r * parts + p.run, p.begin, p.count};
+        struct BlockPosition theirs = {r * parts + p.run, p.begin, p.count};
         if (bits == 8)
-            read_block(from, 8, n, of, add || r > 0, x);
+            read_block(from, 8, n, theirs, add || r > 0, x);
         else
-            read_block(from, 4, n, of, add || r > 0, x);
+            read_block(from, 4, n, theirs, add || r > 0, x);
     }
 }
 

@@ -56,10 +56,10 @@ static size_t out_at(const struct Heads *s, size_t b, size_t t, size_t head) {
     return ((b * s->t + t) * s->nh + head) * s->hs;
 }
 
-static double dot(const struct Heads *s, const void *x, size_t at, const void *y, size_t bt) {
+static double dot(const struct Heads *s, const void *x, size_t x_at, const void *y, size_t y_at) {
     double sum = 0;
     for (size_t i = 0; i < s->hs; i++)
-        sum += (double)dtype_load(x, s->dtype, at + i) * dtype_load(y, s->dtype, bt + i);
+        sum += (double)dtype_load(x, s->dtype, x_at + i) * dtype_load(y, s->dtype, y_at + i);
     return sum;
 }
 

@@ -7,9 +7,9 @@
 #include <math.h>
 
 // Returns the index in the cache of a position's key (which: 0) or value (1).
-static size_t cache_index(const struct AttentionCached *a, size_t which, size_t b, size_t head,
+static size_t cache_index(const struct AttentionCached *a, size_t which, size_t b, size_t key_head,
                           size_t position) {
-    return (((b * 2 + which) * a->nkv + head) * a->capacity + position % a->capacity) * a->hs;
+    return (((b * 2 + which) * a->nkv + key_head) * a->capacity + position % a->capacity) * a->hs;
 }
 
 static size_t qkv_at(const struct AttentionCached *a, size_t row, size_t head) {

@@ -31,7 +31,7 @@ static bool is_first(const struct EmbedBackward *a, size_t r) {
     return true;
 }
 
-// A token may occur in many rows; all are summed before the one rounding.
+// Sums all rows with the token of row r, its first, before the one rounding.
 static void backward_token(const struct EmbedBackward *a, size_t r) {
     size_t row = token_row(a->tokens[r], a->first_token);
     CHECK(a->tokens[r] >= 0, "token %d", a->tokens[r]);
@@ -118,8 +118,9 @@ void oracle_classifier_part(struct Cpu *cpu, const struct ClassifierPart *a) {
         a->part[r] = softmax_part(a, r);
 }
 
-// A part that adds nothing has a sum of 0, and a maximum whose exp is 0.
-static struct SoftmaxPart merged(const struct ClassifierMerge *a, size_t r) {
+// Merges the ranks' parts of row r. A part that adds nothing has a sum of 0, and a maximum whose
+// exp is 0.
+static struct SoftmaxPart merge_parts(const struct ClassifierMerge *a, size_t r) {
     struct SoftmaxPart all = {-INFINITY, -INFINITY, 0};
     for (size_t p = 0; p < a->parts; p++) {
         const struct SoftmaxPart *part = &a->all[p * a->rows + r];
@@ -140,7 +141,7 @@ void oracle_classifier_merge(struct Cpu *cpu, const struct ClassifierMerge *a) {
     for (size_t r = 0; r < a->rows; r++) {
         size_t target = token_row(a->targets[r], a->first_token), row = r * a->vp;
         bool counts = a->targets[r] != UNCOUNTED;
-        struct SoftmaxPart all = merged(a, r);
+        struct SoftmaxPart all = merge_parts(a, r);
         double lse = all.max + log(all.sum);
         a->loss[r] = counts ? (float)(lse - all.target) : 0;
         for (size_t i = 0; a->backward && i < a->vp; i++) {

@@ -7,7 +7,7 @@
 //   backward   dW (N, K)    = dY^T · X                 a transposed; dbias = the row sums of dY^T
 // With an adapter, forward and dX have a second pair: Y = X · W^T + U · B^T, and
 // dX = dY · W + dU · A.
-// Called through the kernel table. The fast version is matmul.c; read ref_gelu.c next.
+// Called through the kernel table. The fast version is matmul_run.c; read ref_gelu.c next.
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/ref.h"
 

@@ -3,7 +3,7 @@
 //
 // They run once per step on whole groups of parameters, and know no layers or shapes. Values that
 // change per step (learning rate, bias corrections, clip factor) are in struct StepState in device
-// memory. Called through the kernel table; the fast versions are sum.c and adamw.c.
+// memory. Called through the kernel table; the fast versions are sum.c, adamw.c and ranks.c.
 #include "kernels/cpu/cpu.h"
 
 #include <math.h>

@@ -109,7 +109,7 @@ void CPU_NAME(rotate_forward)(struct Cpu *cpu, const struct RotateForward *a) {
     WITH_DTYPE(a->dtype, rotate_forward(cpu, a, D));
 }
 
-// A head without a norm.
+// Turns dy into dx, for a head without a norm.
 VEC_INLINE void rotate_back_head(enum Dtype d, void *dy, const float *angles, size_t half) {
     for (size_t i = 0; i < half; i += VEC_LANES) {
         struct Pairs angle = rotate_read(angles, F32, i, half);
@@ -117,7 +117,7 @@ VEC_INLINE void rotate_back_head(enum Dtype d, void *dy, const float *angles, si
     }
 }
 
-// A head with a norm. sums: hs floats, to which dn n is added (NULL: not needed).
+// Turns dy into dx, for a head with a norm. sums: hs floats, to which dn n is added; or NULL.
 VEC_INLINE void rotate_back_normed(const struct RotateBackward *a, enum Dtype d, const void *x,
                                    void *dy, const float *angles, const void *weight, float *sums) {
     size_t half = a->hs / 2;

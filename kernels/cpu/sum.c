@@ -4,7 +4,7 @@
 // elements, and the clip factor must not drift with its size.
 //
 // One thread does it, beside the threads of the compute queue: it is a single pass over memory, and
-// a team of threads for the queue that calls it costs more than it saves (queue.c, worker_main).
+// a team of threads for the queue that calls it costs more than it saves (queue.c, give_up_team).
 //
 // Called through the kernel table. Read next: adamw.c, then ranks.c.
 #include "kernels/cpu/cpu.h"

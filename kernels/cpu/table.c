@@ -148,7 +148,7 @@ int cpu_kernels(const char *name, const struct Kernels **out, struct Error *e) {
         const struct KernelChoice *c = &choices[i];
         if (name && strcmp(name, c->table->name) != 0)
             continue;
-        if (instructions_run(c->needs)) {
+        if (instructions_usable(c->needs)) {
             *out = c->table;
             return 0;
         }

@@ -5,6 +5,7 @@
 //   avx2        8 lanes   AVX2, FMA and F16C (for fp16)
 //   avx512     16 lanes   AVX-512 F, BW, DQ, VL
 //   avx512bf16 16 lanes   the same and AVX512_BF16 (vec_pair.h)
+// Products and attention are compiled once more, with AMX beside the last (amx: vec_tiles.h).
 // All choices by instruction set are made here, once; a kernel sees VEC_LANES and the functions
 // below. The usual operators (a + b, -a) work on a Vec lane by lane, in GCC and clang.
 //

@@ -8,7 +8,7 @@
 //
 // A thread configures the registers once (tiles_open), and releases them after its work, since the
 // system saves them whenever it switches threads. The process must have asked the system for them
-// (table.c).
+// (instructions.c).
 //
 // Source: Intel, "Intel 64 and IA-32 architectures optimization reference manual", chapter 20.
 // Used by matmul_loops.c and matmul_tile.c, and by attention_tile.h.
@@ -18,7 +18,7 @@
 
 enum { TILES_SIDE = 16 }; // rows of a tile, and 32-bit items or sums of one
 
-// 32 x 32 sums, rows `ld` floats apart.
+// Sums in memory, rows `ld` floats apart: 32 x 32, or what tiles_add says.
 struct TilesSums {
     float *mem;
     size_t ld;

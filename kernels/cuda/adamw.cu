@@ -1,7 +1,7 @@
 // The optimizer's update, over a whole group of parameters in one launch.
 //
-// AdamW reads four arrays and writes three or four, once each: 28 bytes a parameter with 16-bit
-// gradients and weights, as many with split masters and 22 with bf16 masters; arithmetic is free
+// AdamW reads four or five arrays and writes three or four, once each: 28 bytes a parameter with
+// 16-bit gradients and weights, 26 with split masters and 22 with bf16 masters; arithmetic is free
 // beside that. A thread takes 4 neighbouring parameters at a time, 16 bytes of each fp32 array, and
 // reads all of them before it uses any.
 //
@@ -56,8 +56,8 @@ static __device__ inline void set_half(Halves &h, int j, uint16_t bits) {
     memcpy(&h.x[j], &bits, sizeof bits);
 }
 
-// N stored master weights: see kernels/master.h. Only split and bf16 masters read and write
-// `weight`. load: makes v positive; store: sets its sign.
+// N stored master weights: see kernels/master.h. load returns weight j, store takes its new value.
+// Of split masters load makes v positive, and store sets its sign; of bf16 masters store rounds w.
 template <MasterFormat F> struct Masters;
 
 template <> struct Masters<MASTER_FP32> {

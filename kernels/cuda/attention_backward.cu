@@ -192,8 +192,8 @@ template <class T> struct BlockState {
     int head, member, first, end;
 };
 
-// Returns the first tile of queries, from `first` on, of which none sees the block's 128 keys from
-// `first` on, or T. Each lane looks at one tile.
+// Returns the first row of the first tile of `rows` queries, from `first` on, of which none sees
+// the block's 128 keys from `first` on, or T. head: of queries. Each lane looks at one tile.
 static __device__ inline int queries_end(const AttentionGrid &g, int head, int first, int rows) {
     if (!g.first)
         return g.t;
@@ -208,7 +208,7 @@ static __device__ inline int queries_end(const AttentionGrid &g, int head, int f
 }
 
 // Starts copying a tile of queries of query head `head`, from row `row` on. Their first keys are
-// stored relative to the key `at`; edges: even if all see key 0.
+// stored relative to the key `at`, if queries have some, or with `edges`.
 template <class T, int HS>
 static __device__ inline void copy_queries(QueryTiles<T, HS> *to, const HeadRows<const T> &source,
                                            const BackwardArgs<T> &a, int head, int row, int at,

@@ -52,7 +52,7 @@ static __device__ inline void running_add(Running &r, float score, const float v
         r.acc[c] = fmaf(r.acc[c], shrink, e * v[c]);
 }
 
-// This lane's channels of a key or a value.
+// Reads this lane's channels of a key or a value; 0 past the last.
 template <class C>
 static __device__ inline void lane_read(float x[CHANNELS], const C *vector, unsigned hs) {
 #pragma unroll

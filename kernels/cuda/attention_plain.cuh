@@ -25,7 +25,8 @@ template <int C> struct Plain {
 // The tiles that stream past a block's rows, of as many rows: those at begin .. end - 1, or those
 // of them in a layout's list with a seen cell in our rows.
 struct PlainTileWalk {
-    int at, begin, end, rows, own, n;
+    int at, begin, end, rows, own;
+    int n;          // walked parts of the list's tiles, of `rows` rows each
     uint32_t cells; // bit 4 * i + j: own rows 16 i .. 16 i + 15, passing rows 16 j ..
     LayoutList list;
 

@@ -45,8 +45,8 @@ size_t device_get_choices(struct Device *d, void *out, size_t bytes) {
     if (!cuda)
         return 0;
     struct ChoicesHead head = make_head(cuda);
-    size_t before = variants_save(&cuda->variants, NULL);
-    size_t size = before + sizeof head + head.count * sizeof(struct BlasChoice);
+    size_t variant_bytes = variants_save(&cuda->variants, NULL);
+    size_t size = variant_bytes + sizeof head + head.count * sizeof(struct BlasChoice);
     if (!out)
         return size;
     CHECK(bytes >= size, "%zu bytes for choices of %zu bytes", bytes, size);
@@ -111,9 +111,9 @@ int device_set_choices(struct Device *d, const void *in, size_t bytes, struct Er
         return 0;
     CHECK(cuda->blas->nplan == 0, "algorithms are set before the first product");
     here = make_head(cuda);
-    size_t before = variants_saved_bytes(in, bytes); // which device_set_variants reads
-    in = (const char *)in + before;
-    bytes -= before;
+    size_t variant_bytes = variants_saved_bytes(in, bytes); // which device_set_variants reads
+    in = (const char *)in + variant_bytes;
+    bytes -= variant_bytes;
     if (bytes >= sizeof head && memcmp(in, OLD_MAGIC, sizeof OLD_MAGIC) == 0)
         return error_set(e, -EINVAL, E_MATMUL_ALGORITHMS,
                          "the list of matmul algorithms has format %.8s, expected %.8s: " ANEW

@@ -68,8 +68,8 @@ bool way_fits(enum Way way, const struct BlasKey *key) {
     return way != WAY_OWN || key->epilogue != EPILOGUE_NONE || key->c_dtype != F32;
 }
 
-// True if it gives the same bits every time. The preference asks only for such ones; this does not
-// rely on it. If cuBLASLt does not report a property, the algorithm is not taken.
+// True if an algorithm gives the same bits every time. The preference asks only for such ones; this
+// does not rely on it. If cuBLASLt does not report a property, the algorithm is not taken.
 static bool is_repeatable(struct Blas *b, const struct BlasKey *key,
                           const cublasLtMatmulAlgo_t *algo) {
     int32_t split_k = 0;
@@ -198,7 +198,9 @@ static size_t c_bytes(const struct Matmul *a) {
     return a->m * a->c.ld * dtype_size(a->c.dtype);
 }
 
-// Returns where timed runs may put their C; NULL: nothing is timed.
+// Returns where timed runs may put their C; NULL: nothing is timed. That is C itself, if the
+// product overwrites it and does not read GELU's input there; else the rest of the scratch, if
+// large enough.
 static void *find_c_for_timing(struct Stream *s, const struct Matmul *a,
                                const struct MatmulBuffers *space) {
     if (!s->cuda->blas->autotune)
@@ -223,7 +225,7 @@ static const struct BlasCandidate *time_candidates(const struct Trial *t,
     return best;
 }
 
-// True if the plain product and our own kernel take less than that.
+// True if the plain product and our own kernel take less than `seconds`, the library's best time.
 static bool is_own_quicker(const struct Trial *library, double seconds) {
     struct Trial own = *library;
     own.own = (enum Epilogue)library->p->choice.key.epilogue;
@@ -232,7 +234,7 @@ static bool is_own_quicker(const struct Trial *library, double seconds) {
     return blas_ways[own.p->choice.way].library && time_trial(&own, &algo) < seconds;
 }
 
-// True if cuBLASLt has an algorithm; then the plan has the best one.
+// True if cuBLASLt has an algorithm; then the plan has the best one, or WAY_OWN_QUICKER as its way.
 static bool choose_library(struct Stream *s, struct BlasPlan *p, enum Way way,
                            const struct Matmul *a, const struct MatmulBuffers *space) {
     struct Candidates c;

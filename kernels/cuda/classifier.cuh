@@ -16,14 +16,14 @@ struct Softmax {
     float max, sum; // of all x, and of all e^(x - max)
 };
 
-// Joins two sets. Exchanging them changes no bit.
+// Joins the softmaxes of two sets of x. Exchanging them changes no bit.
 static __device__ inline Softmax join(Softmax a, Softmax b) {
     float max = fmaxf(a.max, b.max);
     return {max,
             a.sum * ptx_exp2((a.max - max) * LOG2_E) + b.sum * ptx_exp2((b.max - max) * LOG2_E)};
 }
 
-// Joins the sets of the block's threads, for all of them.
+// Joins the softmaxes of the block's threads, for all of them.
 template <unsigned THREADS> static __device__ inline Softmax join_block(Softmax s) {
     constexpr unsigned WARPS = THREADS / WARP;
     __shared__ Softmax warps[WARPS];

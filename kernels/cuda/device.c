@@ -121,13 +121,13 @@ static void gpu_event_close(struct Event *e) {
     free(e);
 }
 
-// Its span shows in a trace how long the stream had nothing else to do.
 static void gpu_record(struct Stream *s, struct Event *e) {
     span_begin(s, "record", NULL);
     CUDA_CHECK(cudaEventRecord(e->event, s->stream));
     span_end(s);
 }
 
+// Its span shows in a trace how long the stream had nothing else to do.
 static void gpu_wait(struct Stream *s, struct Event *e) {
     span_begin(s, "wait", NULL);
     CUDA_CHECK(cudaStreamWaitEvent(s->stream, e->event, 0));

@@ -305,7 +305,8 @@ static void launch_tiles(struct Stream *s, const struct Tiles &tiles) {
         gpu_launch(s, embed_backward_parts_kernel<G, ACCESS, N>, cuts, WARP, 0, tiles);
 }
 
-// The scratch is free again: earlier queued work has read it.
+// Queues the sums into dwpe's rows for positions that restart, made as those of tokens. The scratch
+// is free again: earlier queued work has read it.
 template <class T, class G, Access ACCESS>
 static void launch_restarted(struct Stream *s, const struct EmbedBackward *a) {
     struct EmbedScratch bytes = cuda_embed_scratch(a);

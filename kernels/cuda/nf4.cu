@@ -12,7 +12,7 @@ enum { THREADS = NF4_BLOCKS, WARPS = THREADS / WARP };
 // The codes of a pack of T.
 template <class T> using Word = std::conditional_t<Pack<T>::N == 8, uint32_t, uint16_t>;
 
-// Where code j of a word is.
+// Returns the lowest bit of code j in a word: the first of a byte is its upper half.
 static __device__ inline int shift_of(int j) {
     return j / 2 * 8 + (j % 2 ? 0 : 4);
 }

@@ -7,6 +7,7 @@
 // kernels/quantize.h defines a block. Called through the kernel table by zero/wire/.
 #include "kernels/cuda/gpu.cuh"
 
+// LANE: elements of a lane.
 enum { THREADS = 256, WARPS = THREADS / WARP, QUAD = 4, HALF = WARP * QUAD, LANE = 2 * QUAD };
 static_assert(2 * HALF == QUANTIZE_BLOCK, "a lane has four elements of each half");
 
@@ -19,6 +20,7 @@ struct BlockPosition {
     size_t run, block, begin;
 };
 
+// False: this warp has no block.
 static __device__ inline bool find_block(size_t n, size_t runs, BlockPosition *p) {
     size_t blocks = quantized_blocks(n);
     size_t block = (size_t)blockIdx.x * WARPS + threadIdx.x / WARP;
@@ -128,7 +130,7 @@ static __global__ void __launch_bounds__(THREADS) quantize_kernel(struct Quantiz
     write_block<BITS>(a.to, a.n, p, x);
 }
 
-// Adds the ranks' blocks to x, or starts with the first one.
+// Adds the ranks' blocks at p to x (add), or makes x their sum. A rank has `parts` runs.
 template <int BITS>
 static __device__ inline void sum_blocks(const void *from, size_t n, BlockPosition p, size_t parts,
                                          size_t ranks, bool add, float *x) {

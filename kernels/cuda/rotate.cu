@@ -33,7 +33,8 @@ enum {
 
 struct Heads {
     size_t rows;
-    unsigned t, nh, turned, heads, hs; // turned: queries and keys; heads: all that are moved
+    // turned: queries and keys; heads: all that are moved. A row has 2 turned - nh, values too.
+    unsigned t, nh, turned, heads, hs;
     const int32_t *starts;
     const float *table;
     const void *q_norm, *k_norm;
@@ -339,7 +340,7 @@ static void launch_sums(struct Stream *s, const struct RotateBackward *a) {
 
 extern "C" void cuda_rotate_backward(struct Stream *s, const struct RotateBackward *a) {
     size_t rows = a->b * a->t, turned = a->nh + a->nkv;
-    bool any = a->q_norm || a->k_norm, sums = a->dq_norm || a->dk_norm;
+    bool has_norm = a->q_norm || a->k_norm, wants_sums = a->dq_norm || a->dk_norm;
     CHECK(rows <= INT32_MAX && turned + a->nkv <= INT32_MAX && a->hs <= INT32_MAX,
           "(%zu, %zu + 2 x %zu, %zu)", rows, a->nh, a->nkv, a->hs);
     CHECK(a->work.bytes >= cuda_rotate_backward_work(nullptr, a), "%zu bytes", a->work.bytes);
@@ -354,22 +355,22 @@ extern "C" void cuda_rotate_backward(struct Stream *s, const struct RotateBackwa
                           a->q_norm,
                           a->k_norm,
                           a->eps,
-                          any ? a->x : nullptr,
+                          has_norm ? a->x : nullptr,
                           a->dy,
-                          sums ? (float *)a->work.mem : nullptr};
+                          wants_sums ? (float *)a->work.mem : nullptr};
     if (!rows || !a->hs)
         return;
     with_type(a->dtype, [&](auto *type) {
         using T = std::remove_pointer_t<decltype(type)>;
         dim3 block = choose_block<T>(heads);
-        unsigned blocks = (unsigned)(sums ? chunks_of(a) : rows);
+        unsigned blocks = (unsigned)(wants_sums ? chunks_of(a) : rows);
         with_bool(is_whole_head<T>(heads), [&](auto whole) {
-            with_bool(any || sums, [&](auto norms) {
+            with_bool(has_norm || wants_sums, [&](auto norms) {
                 constexpr Access ACCESS = whole ? WHOLE : SCALAR;
                 gpu_launch(s, rotate_backward_kernel<T, ACCESS, norms>, blocks, block, 0, heads);
             });
         });
     });
-    if (sums)
+    if (wants_sums)
         launch_sums(s, a);
 }

@@ -66,7 +66,7 @@ static __global__ void __launch_bounds__(THREADS) swiglu_backward_kernel(struct 
     pack_write<ACCESS>(dx + a.n, i, a.n, up);
 }
 
-// Returns the blocks of a pass over `rows` rows of a.n gates; sets a.pieces.
+// Returns the blocks of a pass over `rows` rows of n gates; sets a.n and a.pieces.
 template <class T> static unsigned share_out(struct Gates &a, size_t rows, size_t n) {
     size_t pieces = ceil_div(n, THREADS * Pack<T>::N);
     CHECK(n <= INT32_MAX / 2 && rows * pieces <= INT32_MAX, "(%zu, %zu)", rows, n);

@@ -125,7 +125,8 @@ static int refuse_missing_variant(const struct Variants *v, const char *name, st
         name, v->capability / 10, v->capability % 10, CUDA_ARCHS);
 }
 
-// A saved variant that never ran may be missing.
+// A saved variant that never ran may be missing. Damaged bytes have none: device_set_choices
+// refuses them.
 int device_set_variants(struct Device *d, const void *in, size_t bytes, struct Error *e) {
     struct Cuda *cuda = (struct Cuda *)d;
     struct SavedHead head = {.count = 0};
@@ -135,7 +136,8 @@ int device_set_variants(struct Device *d, const void *in, size_t bytes, struct E
     struct Variants *v = &cuda->variants;
     chosen = (struct Variants){.capability = v->capability};
     variants_forbid(&chosen);
-    read_head(&head, in, bytes);
+    if (!read_head(&head, in, bytes))
+        head.count = 0;
     for (size_t i = head.count; i-- > 0;) { // the last one first, since each is put in front
         struct SavedVariant saved;
         memcpy(&saved, (const char *)in + sizeof head + i * sizeof saved, sizeof saved);

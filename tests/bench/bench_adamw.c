@@ -183,7 +183,7 @@ int main(int argc, char **argv) {
                 millions, threads);
         return 2;
     }
-    if (!instructions_run(INSTRUCTIONS_AVX512)) {
+    if (!instructions_usable(INSTRUCTIONS_AVX512)) {
         fprintf(stderr,
                 "bench_adamw: the copy loop is written for AVX-512, which this CPU lacks\n");
         return 2;

@@ -380,7 +380,7 @@ TEST(test_rows_alone) {
 TEST(test_dnnl_takes) {
     bool dnnl = matmul_backend_name() != NULL;
     assert_int_equal(matmul_dnnl_takes(F32), dnnl);
-    if (instructions_run(INSTRUCTIONS_AVX512))
+    if (instructions_usable(INSTRUCTIONS_AVX512))
         assert_int_equal(matmul_dnnl_takes(BF16), dnnl);
     assert_false(matmul_dnnl_takes(F16));
 }
@@ -393,7 +393,7 @@ TEST(test_choice) {
         if (device_open_cpu(&d, 1, ways[w].table, &e))
             continue;
         bool tile = cpu_kernels_dot_bf16(d->kernels);
-        bool idle = instructions_run(INSTRUCTIONS_AVX512BF16) && !tile;
+        bool idle = instructions_usable(INSTRUCTIONS_AVX512BF16) && !tile;
         enum MatmulPath want = matmul_backend_name() && idle ? MATMUL_DNNL : MATMUL_LOOPS;
         const struct MatmulCache *cache = ((struct Cpu *)d)->matmuls;
         assert_int_equal(matmul_cache_path(cache, BF16), want);
