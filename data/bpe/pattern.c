@@ -200,12 +200,10 @@ static int read_quantifier(struct PatternReading *x, bool *found) {
 
 // ---- all else ----
 
-static int add_look(struct PatternReading *x, size_t bytes, const char *first, const char *second) {
+static int add_look(struct PatternReading *x, size_t bytes, const char *look) {
     x->r.looks_back = true;
     x->atom = x->r.nitem;
-    add_text(&x->r, first);
-    if (second)
-        add_text(&x->r, second);
+    add_text(&x->r, look);
     x->r.at += bytes;
     return 0;
 }
@@ -265,7 +263,7 @@ static int read_character(struct PatternReading *x) {
         if (escape == 'b' || escape == 'B')
             return add_boundary(x, escape == 'b');
         if (escape == 'A' || escape == 'z')
-            return add_look(x, 2, escape == 'A' ? "\\A" : "\\z", NULL);
+            return add_look(x, 2, escape == 'A' ? "\\A" : "\\z");
         return pattern_refuse(r, begin, "this escape");
     }
     bool single = !err && s.count == 1 && s.range[0].first == s.range[0].last;
@@ -288,9 +286,9 @@ static int read_part(struct PatternReading *x) {
     if (err || found)
         return err;
     if (c == '^')
-        return add_look(x, 1, "(?:\\A|(?<=\\n)(?!\\z))", NULL);
+        return add_look(x, 1, "(?:\\A|(?<=\\n)(?!\\z))");
     if (c == '$')
-        return add_look(x, 1, "(?=\\n|\\z)", NULL);
+        return add_look(x, 1, "(?=\\n|\\z)");
     if (c != '(' && c != ')' && c != '|')
         return read_character(x);
     x->letter = 0;
