@@ -43,7 +43,7 @@ enum Act {
 
 #define BIT(tensor) (UINT32_C(1) << (tensor)) // in a set of tensors
 
-// The work of the head on the final norm's output.
+// The work of the head on the final norm's output, and so what the walk is for.
 enum HeadMode {
     // forward: only the norm; backward: logits, loss and gradients, row chunk by row chunk
     HEAD_TRAIN,

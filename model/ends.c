@@ -10,13 +10,13 @@
 // Next: units.c, which calls these; kernels/kernels.h for the contracts of the kernels.
 #include "model/megatron.h"
 
-// Returns a parameter's weights, or NULL if the family lacks it.
+// Returns a parameter's weights in w, those of its group, or NULL if the family lacks it.
 static const void *weight(const struct Model *m, const void *w, enum EndParam p) {
     const struct Param *param = m->params->end[p];
     return param->rows ? dtype_at(w, m->config.dtype, param->offset) : NULL;
 }
 
-// The same for its gradient; NULL also if it is not trained.
+// Returns where its gradient is in dw; NULL: the family lacks it, or it is not trained.
 static void *gradient(const struct Model *m, struct Grad dw, enum EndParam p) {
     const struct Param *param = m->params->end[p];
     return param->rows && dw.mem ? dtype_at(dw.mem, m->grad_dtype, param->offset) : NULL;

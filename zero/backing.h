@@ -28,11 +28,11 @@ struct BackingOps {
     // (host_step_reported and host_step_queued of offload/update.c, which begin the next updates).
     void (*step_reported)(struct Zero *);
     void (*step_queued)(struct Zero *);
-    // Between steps. sync waits for all queues; finish also for all updates that are due; install
-    // queues what follows from them, also what is to come a step late.
+    // Between steps. sync waits for all queues; finish also for all updates that are due.
+    // install_new_weights queues what brings the host's new weights into use, also late ones.
     void (*sync)(struct Zero *);
     void (*finish)(struct Zero *);
-    void (*install)(struct Zero *);
+    void (*install_new_weights)(struct Zero *);
     // Initial values of a group; parameters := master weights; what follows when all groups have
     // that (state.c). Copies a block's bytes to memory of device_alloc_host; to_block: from it.
     void (*init)(struct Zero *, int g);

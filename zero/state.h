@@ -76,8 +76,8 @@ static inline void zero_sync(struct Zero *z) {
 static inline void zero_finish(struct Zero *z) {
     z->backing.ops->finish(z);
 }
-static inline void zero_install(struct Zero *z) {
-    z->backing.ops->install(z);
+static inline void zero_install_new_weights(struct Zero *z) {
+    z->backing.ops->install_new_weights(z);
 }
 static inline bool zero_is_late(const struct Zero *z) {
     return z->backing.ops->is_late(z);

@@ -79,7 +79,7 @@ static const struct NameRow *find_rows(const char *family) {
     return NULL;
 }
 
-static size_t size_of(enum Size size, const struct HfSizes *s) {
+static size_t axis_length(enum Size size, const struct HfSizes *s) {
     switch (size) {
     case NONE:
         return 0;
@@ -121,8 +121,8 @@ size_t hf_pieces(const char *family, const char *param, int layer, const struct 
         CHECK(n < HF_PIECES_MAX, "%s has more than %d pieces", param, HF_PIECES_MAX);
         struct HfPiece *p = &pieces[n++];
         *p = (struct HfPiece){.row = row,
-                              .rows = size_of(r->rows, sizes),
-                              .cols = size_of(r->cols, sizes),
+                              .rows = axis_length(r->rows, sizes),
+                              .cols = axis_length(r->cols, sizes),
                               .transposed = r->transposed};
         fill_name(p->name, sizeof p->name, r->name, layer);
         row += p->rows;

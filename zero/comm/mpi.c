@@ -134,9 +134,9 @@ static void wait_for_requests(struct MpiComm *c) {
             wait = wait_begin();
             limit = MPI_EXCUSED_S;
         }
-        if (wait.looked > look) {
+        if (wait.last_check > look) {
             mpi_watch(c);
-            look = wait.looked + WATCH_S;
+            look = wait.last_check + WATCH_S;
         }
     }
 }

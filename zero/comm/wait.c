@@ -124,9 +124,9 @@ static _Noreturn void end_job(const struct Guard *g, const char *why) {
 void guard_check(struct Guard *g) {
     char names[256] = "", why[384];
     double waited = wait_check(&g->all), stopped = wait_check(&g->stopped);
-    if (g->all.looked < g->next)
+    if (g->all.last_check < g->next)
         return;
-    g->next = g->all.looked + PROCESSES_S;
+    g->next = g->all.last_check + PROCESSES_S;
     if (!name_stopped_ranks(names, sizeof names))
         g->stopped = wait_begin();
     else if (stopped > g->timeout_s) {

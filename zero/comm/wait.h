@@ -23,7 +23,7 @@ static const double WAIT_LOOK_S = 0.2; // between two checks, at most
 static const double WAIT_LATE_S = 0.5; // a check that is so late was held up with the process
 
 struct Wait {
-    double since, looked;
+    double since, last_check;
 };
 
 static inline struct Wait wait_begin(void) {
@@ -34,9 +34,9 @@ static inline struct Wait wait_begin(void) {
 // Must be called at least every WAIT_LOOK_S. Returns the seconds that it has waited.
 static inline double wait_check(struct Wait *w) {
     double now = base_seconds();
-    if (now - w->looked > WAIT_LOOK_S + WAIT_LATE_S)
+    if (now - w->last_check > WAIT_LOOK_S + WAIT_LATE_S)
         w->since = now;
-    w->looked = now;
+    w->last_check = now;
     return now - w->since;
 }
 

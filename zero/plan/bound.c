@@ -49,7 +49,7 @@ static struct StepUpdates updates_of(const struct RankSettings *s) {
 
 int speeds_find(const struct RankSettings *s, bool plan, KeepMeasured *keep, const char *folder,
                 struct Speeds *out, struct Error *e) {
-    bool offloads = settings_offloads(s);
+    bool offloads = settings_needs_offload(s);
     bool uses_disk = settings_uses_disk(s);
     bool device_is_here = s->device == DEVICE_CPU || device_count_cuda() > 0;
     struct Error ignored;

@@ -306,7 +306,7 @@ static bool make_run_settings(const struct Trials *t, const struct Candidate *c,
     *out = *t->settings;
     candidate_apply(c, out);
     bool part = out->offload_ratio > 0 && out->offload_ratio < 1;
-    bool stops = settings_offloads(t->settings) && !settings_offloads(out);
+    bool stops = settings_needs_offload(t->settings) && !settings_needs_offload(out);
     if (out->opt_tier == TIER_DEVICE && (part || out->delayed))
         return false; // as the rules of zero/settings/settings_rules.c refuse them
     if (settings_check_shards(out, &ignored))

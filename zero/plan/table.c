@@ -119,7 +119,7 @@ static void print_memory(const struct Columns *c, const struct Forecast *f) {
     print_row(c, "all, about", row); // tags are exact, the process itself is not
     for (int i = 0; i < c->n; i++)
         row[i] = c->of[i]->host_bytes;
-    if (f->settings.device == DEVICE_CUDA && settings_offloads(&f->settings))
+    if (f->settings.device == DEVICE_CUDA && settings_needs_offload(&f->settings))
         print_row(c, "host, about", row);
 }
 
@@ -219,9 +219,9 @@ void table_print(FILE *out, const struct Forecast *f, const struct Footprint *me
     print_memory(&c, f);
     if (f->settings.ranks > 1 && (!measured || measured->stepped))
         print_traffic(&c, who);
-    if (settings_offloads(&f->settings) && (!measured || measured->moved_known))
+    if (settings_needs_offload(&f->settings) && (!measured || measured->moved_known))
         print_moved(&c, who);
-    if ((settings_offloads(&f->settings) || f->speeds.whose[0]) && !measured)
+    if ((settings_needs_offload(&f->settings) || f->speeds.whose[0]) && !measured)
         print_bound(out, f);
     if (!measured) {
         print_device(out, &f->settings);
@@ -423,7 +423,7 @@ char *table_json(const struct Forecast *f, const struct PipelineForecast *pipeli
     add_number(o, "node_host", f->demand.node_bytes); // of a node's ranks together
     if (pipeline && pipeline->n)
         add_stages(o, pipeline);
-    if (settings_offloads(&f->settings) || f->speeds.whose[0])
+    if (settings_needs_offload(&f->settings) || f->speeds.whose[0])
         add_bound(o, f);
     if (f->speeds.whose[0])
         cJSON_AddStringToObject(o, "rates", f->speeds.whose); // of whom

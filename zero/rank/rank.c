@@ -146,7 +146,7 @@ static int open_zero(struct Rank *r, const struct RankSettings *s, struct Error 
                             .model = &r->model,
                             .params = &r->params,
                             .backing = zero_on_device};
-    if (settings_offloads(s))
+    if (settings_needs_offload(s))
         r->zero.backing = offload_backing(&r->zero, &options, &offload, first_offloaded);
     err = zero_open(&r->zero, &options, &plan, e);
     // Each adds its hops to the groups' chains: at one point, in the order of these calls.
@@ -267,9 +267,9 @@ int rank_open(struct Rank *r, const struct RankSettings *s, bool dry, struct Err
     r->trace = traced ? trace_open(r->device, "") : NULL;
     open_tiers(r, s, dry);
     r->zero_trace = traced && s->traced_zero ? zero_trace_open(r->tier) : NULL;
-    if (settings_offloads(s) && borrows)
+    if (settings_needs_offload(s) && borrows)
         r->host = s->borrowed_host;
-    else if (settings_offloads(s))
+    else if (settings_needs_offload(s))
         err = device_open_cpu(&r->host, s->threads, s->kernels, e);
     if (r->host && !borrows)
         r->host->yields = s->device == DEVICE_CPU; // before any work is queued

@@ -324,7 +324,7 @@ size_t settings_acts_in_flight(const struct RankSettings *s) {
                              : order_kept(settings_stages(s), settings_stage(s), s->nmicro);
 }
 
-bool settings_offloads(const struct RankSettings *s) {
+bool settings_needs_offload(const struct RankSettings *s) {
     return s->param_tier != TIER_DEVICE || s->opt_tier != TIER_DEVICE ||
            s->act_tier != TIER_DEVICE || s->partition_activations;
 }

@@ -256,7 +256,9 @@ static inline size_t settings_layout_shards(const struct RankSettings *s) {
 // Returns the options of the core of ZeRO; the caller fills in the ranks and the tiers.
 struct ZeroOptions settings_zero(const struct RankSettings *s);
 
-bool settings_offloads(const struct RankSettings *s);  // anything, or it partitions activations
+// True if a rank needs zero/offload: some state is not kept on its device, or activations are
+// partitioned (zero/offload/activations.h).
+bool settings_needs_offload(const struct RankSettings *s);
 bool settings_uses_disk(const struct RankSettings *s); // offloads anything to NVMe
 
 #endif

@@ -83,7 +83,7 @@ static uint64_t wanted_bytes(const struct Saver *s, int dir) {
 }
 
 // Adds the node's name to an error of another disk than rank 0's.
-static void name_node(const struct Saver *s, int dir, struct Error *e) {
+static void add_node_to_error(const struct Saver *s, int dir, struct Error *e) {
     const struct LocalDisk *d = disk_of(s, dir);
     int rank = s->zero->all->rank;
     struct Error cause = *e;
@@ -136,7 +136,7 @@ int saver_check(const struct Saver *s, struct Error *e) {
         return limited;
     uint64_t wanted = wanted_bytes(s, 0);
     int err = writes_folder(s, 0) ? check_any_space(s, wanted, e) : 0;
-    name_node(s, 0, e);
+    add_node_to_error(s, 0, e);
     return zero_agree(s->zero, err);
 }
 
@@ -194,7 +194,7 @@ static int save_in(struct Saver *s, int dir, struct Error *e) {
     int err = prepare(s, dir, e);
     if (!err)
         err = checkpoint_save(s->zero, s->folder[dir], s->identity, keep_in(s, dir), e);
-    name_node(s, dir, e);
+    add_node_to_error(s, dir, e);
     if (err)
         return err;
     s->synchronous = dir != 0;
@@ -276,7 +276,7 @@ static void end_snapshot_save(struct Saver *s, bool failed) {
 static int name_checkpoint(struct Saver *s) {
     struct Error e = {0};
     int err = checkpoint_end(&s->save, 0, &e);
-    name_node(s, 0, &e);
+    add_node_to_error(s, 0, &e);
     if (err)
         log_failure(s->save.step, &e);
     return err;
@@ -323,7 +323,7 @@ void saver_save(struct Saver *s) {
     if (s->snapshot_memory->bytes && !s->synchronous) {
         if (try_snapshot(s, &error) == 0)
             return;
-        name_node(s, 0, &error);
+        add_node_to_error(s, 0, &error);
         log_failure_once(s, s->zero->step, &error);
     }
     if (try_folders(s, &error) && s->zero->all->rank == 0)

@@ -454,7 +454,7 @@ int trainer_run(struct Trainer *t, struct Error *e) {
     int trace_err = err || diverged ? 0 : write_traces(t, &why);
     int save_err = save_last(t, err != 0, diverged, e);
     err = err ? err : save_err;
-    zero_install(&t->rank.zero); // continues as after any save, though the run ends
+    zero_install_new_weights(&t->rank.zero); // continues as after any save, though the run ends
     if (diverged)
         err = end_skipping(t, err, e);
     if (!err)
