@@ -66,7 +66,7 @@ static void block_run(struct BlockRun *r, const void *x, const void *delta, uint
 
 void block_forward(struct Model *m, const struct Unit *u, void *const w[], struct Acts *acts) {
     struct BlockRun r = run_of(m, u, w, NULL, acts);
-    bool first = u->layer == 0; // the embedding wrote the first block's x itself
+    bool first = u->layer == 0; // its x is there: by the embedding, or received (zero/pipe)
     const void *x = first ? r.act[ACT_X] : acts->block[u->layer - 1][ACT_X2];
     block_run(&r, x, first ? NULL : acts->delta, BIT(NACT) - 1);
     branch_output(&r, ACT_MLP, BLOCK_OUT_W, BLOCK_OUT_B);

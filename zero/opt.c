@@ -42,6 +42,32 @@ bool update_is_on_device(const struct Zero *z, int g) {
     return zero_trains(z, g) && z->state[g].optimizer_tier->kind == TIER_DEVICE;
 }
 
+// Returns hop arguments for the weights that this rank updates: its part and the whole, where they
+// are kept; on_device: in a slot, if that is elsewhere, which updated_weights_release gives back.
+static struct HopArgs updated_weights_acquire(struct Zero *z, int g, bool on_device) {
+    struct GroupState *s = &z->state[g];
+    if (!on_device || s->param_tier->kind == TIER_DEVICE)
+        return (struct HopArgs){.group = g, .mem = {s->param.mem, zero_own_weights(z, g)}};
+    struct Slot *slot = slots_acquire(s->slots, g);
+    void *own = dtype_at(slot->block.mem, z->plan.param.dtype, zero_owned_begin(z, g));
+    return (struct HopArgs){.group = g, .mem = {slot->block.mem, own}, .slot = {slot, slot}};
+}
+
+static void updated_weights_release(const struct HopArgs *a) {
+    if (a->slot[BUFFER_WHOLE])
+        a->slot[BUFFER_WHOLE]->owner = -1;
+}
+
+void weights_publish(struct Zero *z, int g) {
+    if (!z->state[g].chain[PUBLISH].n)
+        return;
+    struct HopArgs a = updated_weights_acquire(z, g, true);
+    chain_run(z, PUBLISH, 0, false, &a);
+    updated_weights_release(&a);
+    if (!z->state[g].slots)
+        mark_record(&z->state[g].gathered, z->device, QUEUE_COMM);
+}
+
 void update_group(struct Zero *z, int g) {
     struct HopArgs a = updated_weights_acquire(z, g, update_is_on_device(z, g));
     chain_run(z, UPDATE, z->state[g].update_next, false, &a);

@@ -1,7 +1,7 @@
 // Parameters: how a unit gets its whole weights.
 //
 // A rank may keep a group's weights whole, and read them in place; ranks that updated only their
-// part send it to the others afterwards (chain PUBLISH). Or it keeps only its shard: then the group
+// part send it to the others afterwards (opt.c). Or it keeps only its shard: then the group
 // is gathered into a slot just before a unit needs it, and released right after. Since the order of
 // visits is known, the next groups are gathered as soon as this visit is queued, and arrive while
 // it computes:
@@ -11,34 +11,6 @@
 //
 // The hops in between are the group's chain FETCH. Next: grad.c.
 #include "zero/engine.h"
-
-// ---- weights that this rank updates ----
-
-struct HopArgs updated_weights_acquire(struct Zero *z, int g, bool on_device) {
-    struct GroupState *s = &z->state[g];
-    if (!on_device || s->param_tier->kind == TIER_DEVICE)
-        return (struct HopArgs){.group = g, .mem = {s->param.mem, zero_own_weights(z, g)}};
-    struct Slot *slot = slots_acquire(s->slots, g);
-    void *own = dtype_at(slot->block.mem, z->plan.param.dtype, zero_owned_begin(z, g));
-    return (struct HopArgs){.group = g, .mem = {slot->block.mem, own}, .slot = {slot, slot}};
-}
-
-void updated_weights_release(const struct HopArgs *a) {
-    if (a->slot[BUFFER_WHOLE])
-        a->slot[BUFFER_WHOLE]->owner = -1;
-}
-
-void weights_publish(struct Zero *z, int g) {
-    if (!z->state[g].chain[PUBLISH].n)
-        return;
-    struct HopArgs a = updated_weights_acquire(z, g, true);
-    chain_run(z, PUBLISH, 0, false, &a);
-    updated_weights_release(&a);
-    if (!z->state[g].slots)
-        mark_record(&z->state[g].gathered, z->device, QUEUE_COMM);
-}
-
-// ---- weights that are fetched into a slot ----
 
 // The shard lies where it is kept or, if that is not on the device, at its offset in the whole; a
 // packed one behind the whole, where the ranks' shards arrive.

@@ -141,11 +141,6 @@ const struct ZeroStage *zero_stage(int stage); // NULL: there is no such stage
 void weights_prefetch(struct Zero *z, const struct Visit *v, int g);
 void weights_fetch(struct Zero *z, const struct Visit *v, int g);
 void weights_release(struct Zero *z, const struct Visit *v, int g);
-void weights_publish(struct Zero *z, int g); // sends updated parts to the ranks that keep the whole
-// Returns hop arguments for the weights that this rank updates: its part and the whole, where they
-// are kept; on_device: in a slot, if that is elsewhere, which updated_weights_release gives back.
-struct HopArgs updated_weights_acquire(struct Zero *z, int g, bool on_device);
-void updated_weights_release(const struct HopArgs *a);
 char *weights_gather_target(const struct Zero *z, const struct HopArgs *a); // all shards go there
 extern const struct Hop hop_all_gather;
 
@@ -159,6 +154,7 @@ void gradient_reduce(struct Zero *z, const struct Visit *v);
 extern const struct Hop hop_all_reduce, hop_reduce_scatter, hop_grad_norm; // the last: reports.c
 
 // ---- opt.c ----
+void weights_publish(struct Zero *z, int g); // sends updated parts to the ranks that keep the whole
 bool update_is_on_device(const struct Zero *z, int g); // its optimizer state is on the device
 void update_group(struct Zero *z, int g); // queues UPDATE from update_next, and PUBLISH
 extern const struct Hop hop_adamw;

@@ -260,15 +260,17 @@ by_power() {
 
 # Its model answers prompts, until it is killed or done; then it goes on where it was killed.
 by_answer() {
-    local sums prompts=6 lines i
-    [ "$before" -gt 0 ] || {
+    local sums prompts=6 lines i grid_ranks=(--ranks $ranks) # a launcher's are in no config.json
+    [ $grid != any ] || grid_ranks=()
+    if [ "$before" = 0 ] ||
+        { [ $grid = any ] && ! grep -q '"given":.*"ranks"' "$work/out/config.json"; }; then
         by_nothing
         return
-    }
+    fi
     sums=$(sums_of_out)
     for i in 1 2; do
         timeout -s KILL 40 "$train" --out "$work/out" --cache "$work/cache" --resume auto \
-            --sample-only --prompts "$folder/prompts.jsonl" --answers "$work.answers" \
+            "${grid_ranks[@]}" --sample-only --prompts "$folder/prompts.jsonl" --answers "$work.answers" \
             --sample-tokens 100 --batch $((RANDOM % 3 + 1)) --temperature 0 \
             >"$work/said" 2>&1 </dev/null &
         job=$!

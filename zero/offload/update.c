@@ -129,7 +129,7 @@ static void run_host_adamw(struct Zero *z, const struct HopArgs *args) {
     struct Mark *updated = &z->state[g].updated;
     struct AdamW a = host_update_args(z, g);
     host->label = (struct Label){.unit = params_update_unit(z->params, g), .step = h->label_step};
-    // Results leave after all reductions, and so after all passes that read the old weights.
+    // Results leave behind the gradients, and so after all passes that read the old weights.
     mark_wait(results_received_mark(z, h->copy), host, QUEUE_COMPUTE);
     if (h->late) // the last update's new weights, in the same buffer, are only now being installed
         mark_wait(updated, host, QUEUE_COMPUTE);

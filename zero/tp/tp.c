@@ -1,5 +1,4 @@
-// Tensor parallelism between ranks: see tp.h. Next: model/megatron.c, which asks for the
-// exchanges.
+// Tensor parallelism between ranks: see tp.h. model/megatron.c asks for the exchanges.
 //
 // A sum is an all_reduce over the TP ranks. Its shards have one size, so it may cover some elements
 // more than there are; tp_comm_padded says how many must be there.
