@@ -63,7 +63,7 @@ run --layers 2 --channels 48 --heads 4 --vocab 200 --steps 1 --export "llmc:$fol
     >"$folder/said"
 lengths "and as llm.c's" 17 --init "llmc:$folder/first.bin"
 said=$(run --init "hf:$models/qwen3" --seq-len 41 --steps 1)
-[ "$(grep -c -- '^--seq-len 41: the model of --init supports at most 40 ' <<<"$said")" = 1 ] &&
+[ "$(grep -c -- '^--seq-len 41: the model of --init knows only 40 ' <<<"$said")" = 1 ] &&
     grep -q '^weights hash' <<<"$said"
 result $? "longer sequences than the model's are told" "$said"
 said=$(run --init "hf:$models/qwen3" --seq-len 40 --steps 1)
