@@ -62,7 +62,7 @@ static int exchange_in_turn(const char *tmp_path, const char *path) {
         err = -errno;
         rename(old, path);
     } else {
-        rename(old, tmp_path); // if this fails, the old one keeps its name beside the new one
+        rename(old, tmp_path); // if this fails, it stays at path.XXXXXX
     }
     free(old);
     return err ? err : 1;

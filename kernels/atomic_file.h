@@ -59,7 +59,8 @@ int file_rename_synced(int *fd, const char *tmp_path, const char *path);
 int file_put(int folder, const char *name, const void *bytes, size_t n);
 
 // Renames a folder to `path`. A folder that was there is at tmp_path afterwards; the name always
-// refers to one or the other, if the file system supports that. Returns 1 if there was one, else 0.
+// refers to one or the other, if the file system supports that. If it does not, and the last rename
+// fails, the old folder stays at path.XXXXXX. Returns 1 if there was one, else 0.
 int folder_exchange(const char *tmp_path, const char *path);
 
 // Forces a file's name to the disk, with the folder that holds it. Errors: -errno, with a message.

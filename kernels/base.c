@@ -205,10 +205,10 @@ _Noreturn void base_out_of_memory(size_t bytes, const char *what) {
     char number[32] = "memory";
     if (bytes)
         snprintf(number, sizeof number, "%zu bytes", bytes);
-    base_give_up(E_MEMORY_REFUSED,
-                 "out of memory: cannot allocate %s for %s; end other programs, raise `ulimit -v`, "
-                 "lower --batch, or give --fit auto",
-                 number, what);
+    base_give_up(
+        E_MEMORY_REFUSED,
+        "out of memory: cannot allocate %s for %s; end other programs, or raise `ulimit -v`",
+        number, what);
 }
 
 _Noreturn void base_out_of_threads(int err, const char *what) {

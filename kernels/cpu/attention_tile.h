@@ -28,7 +28,7 @@
 // Seen in attention_seen.h). Tiles that no row sees are never visited (struct TileWalk), and only
 // those at an edge look at single elements.
 //
-// Used by attention.c and attention_backward.c.
+// Used by attention.c, attention_backward.c and attention_cached.c.
 #ifndef KERNELS_CPU_ATTENTION_TILE_H
 #define KERNELS_CPU_ATTENTION_TILE_H
 #include "kernels/cpu/attention_seen.h"

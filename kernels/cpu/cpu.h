@@ -13,9 +13,9 @@
 struct MatmulCache;
 
 struct Cpu {
-    struct Device device;          // first: a struct Device * of this backend is a struct Cpu *
-    struct Stream *queues[NQUEUE]; // device.queue may be one of them four times
-    struct MatmulCache *matmuls;   // prepared oneDNN primitives, by shape (kernels/cpu/matmul.c)
+    struct Device device;           // first: a struct Device * of this backend is a struct Cpu *
+    struct Stream *streams[NQUEUE]; // device.queue may be one of them four times
+    struct MatmulCache *matmuls;    // prepared oneDNN primitives, by shape (kernels/cpu/matmul.c)
 };
 
 // A set of functions for each instruction set; oracle: the plain ones (kernels/cpu/ref_*.c).

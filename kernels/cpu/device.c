@@ -104,9 +104,9 @@ static struct Event *cpu_event_open(struct Device *d) {
 static void cpu_close(struct Device *d) {
     struct Cpu *cpu = (struct Cpu *)d;
     for (int q = 0; q < NQUEUE; q++)
-        queue_sync(cpu->queues[q]);
+        queue_sync(cpu->streams[q]);
     for (int q = 0; q < NQUEUE; q++)
-        queue_close(cpu->queues[q]);
+        queue_close(cpu->streams[q]);
     matmul_cache_close(cpu->matmuls);
     free(cpu);
 }
@@ -163,7 +163,7 @@ int device_open_cpu(struct Device **out, int threads, const char *kernels, struc
     cpu->device.piece_rows = 1;
     cpu->matmuls = matmul_cache_open(threads, cpu_kernels_dot_bf16(table));
     for (int q = 0; q < NQUEUE; q++)
-        cpu->device.queue[q] = cpu->queues[q] = queue_open(cpu, (enum Queue)q);
+        cpu->device.queue[q] = cpu->streams[q] = queue_open(cpu, (enum Queue)q);
     *out = &cpu->device;
     return 0;
 }

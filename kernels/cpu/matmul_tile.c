@@ -216,7 +216,7 @@ VEC_INLINE void compute_tile_by_vectors(const struct TilePass *pass, size_t vecs
     }
 }
 
-// Returns what to prefetch: `later`, and lines that the last pass reads and writes, but at edges.
+// Returns what to prefetch: `later`; except at edges, lines that the last pass reads and writes.
 VEC_INLINE struct TilesNext lines_to_prefetch(const struct TilePass *p, size_t i, size_t j) {
     const struct Matmul *m = p->args;
     size_t size = dtype_size(m->c.dtype), at = (i * m->c.ld + j) * size;

@@ -155,8 +155,8 @@ int cpu_kernels(const char *name, const struct Kernels **out, struct Error *e) {
         if (name)
             return error_set(
                 e, -ENOTSUP, E_CPU_LACKS,
-                "--kernels %s: this CPU lacks the instructions of these kernels%s; give --kernels "
-                "base, or leave it out",
+                "--kernels %s: this CPU lacks the instructions of these kernels%s; leave out "
+                "--kernels for the fastest that it runs",
                 name,
                 c->table == &amx_table ? ", or the operating system does not allow them" : "");
     }

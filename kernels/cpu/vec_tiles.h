@@ -11,7 +11,7 @@
 // (instructions.c).
 //
 // Source: Intel, "Intel 64 and IA-32 architectures optimization reference manual", chapter 20.
-// Used by matmul_loops.c and matmul_tile.c, and by attention_tile.h.
+// Used by matmul_loops.c, matmul_tile.c and matmul_few.c, and by attention_tile.h.
 #ifndef KERNELS_CPU_VEC_TILES_H
 #define KERNELS_CPU_VEC_TILES_H
 #include "kernels/cpu/vec.h"

@@ -167,7 +167,7 @@ template <bool SPARSE> struct TileWalk {
     __device__ int buffer(int ahead) const { // of two: that of the tile `ahead` tiles after this
         return (row / LAYOUT_TILE + ahead) % 2;
     }
-    __device__ int first_buffer() const { // that of the first tile
+    __device__ int first_buffer() const { // that of the first tile, if begin is a multiple of 128
         return 0;
     }
     template <int HS> __device__ uint32_t cells() const { return Tiles<HS>::ALL_CELLS; }

@@ -46,7 +46,7 @@ static bool has_aligned_rows(const struct Mat *x) {
 // Returns the epilogue to ask cuBLASLt for, by what its documentation promises: a bias has C's
 // format; the GELU's input has C's format and rows that are a multiple of 8 apart. It promises to
 // accept operands that are not aligned to 16 bytes only for A, B and C, and does not say with which
-// epilogue: so all must be aligned here, with sizes that are multiples of 8. dgelu is used with the
+// epilogue: so all must be aligned here, and n, for dbias also m, a multiple of 8. dgelu is for the
 // one form of a backward pass, in which neither operand is transposed, and without accumulate, as
 // the old C would be multiplied too; dbias, in C's format, with that of a weight gradient.
 static enum Epilogue pick_library_epilogue(const struct Matmul *a) {

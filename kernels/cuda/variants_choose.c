@@ -82,7 +82,7 @@ struct SavedVariant {
 };
 
 size_t variants_save(const struct Variants *v, void *out) {
-    struct SavedHead head = {.count = 0};
+    struct SavedHead head;
     memcpy(head.magic, VARIANTS_MAGIC, sizeof head.magic);
     for (enum CudaOp op = 0; op < NCUDA_OP; op++)
         for (int i = 0, n = count_rows(v, op); i < n; i++, head.count++)
@@ -125,20 +125,19 @@ static int refuse_missing_variant(const struct Variants *v, const char *name, st
         name, v->capability / 10, v->capability % 10, CUDA_ARCHS);
 }
 
-// A saved variant that never ran may be missing. Damaged bytes have none: device_set_choices
-// refuses them.
+// A saved variant that never ran may be missing. Bytes that begin with no variants have none: if
+// they are damaged, device_set_choices says so where it is called.
 int device_set_variants(struct Device *d, const void *in, size_t bytes, struct Error *e) {
     struct Cuda *cuda = (struct Cuda *)d;
-    struct SavedHead head = {.count = 0};
+    struct SavedHead head;
     struct Variants chosen;
     if (d->kernels != &cuda_kernels)
         return 0;
     struct Variants *v = &cuda->variants;
     chosen = (struct Variants){.capability = v->capability};
     variants_forbid(&chosen);
-    if (!read_head(&head, in, bytes))
-        head.count = 0;
-    for (size_t i = head.count; i-- > 0;) { // the last one first, since each is put in front
+    size_t count = read_head(&head, in, bytes) ? head.count : 0;
+    for (size_t i = count; i-- > 0;) { // the last one first, since each is put in front
         struct SavedVariant saved;
         memcpy(&saved, (const char *)in + sizeof head + i * sizeof saved, sizeof saved);
         saved.name[VARIANT_NAME - 1] = '\0';
