@@ -101,10 +101,10 @@ for ranks in 1 3; do
     run --steps 4 --save-every 1 --keep 0 --ranks $ranks --zero 3 --out d
     cp -r d whole
     file=d/checkpoints/step-00000004/rank-000$((ranks - 1)).state
-    # The low byte of the first group's size, behind 72 bytes and the text, whose length is at 36:
+    # The low byte of the first group's size, behind 88 bytes and the text, whose length is at 36:
     # the sizes still add up, and the head is of another model.
     length=$(od -An -td4 -j 36 -N 4 $file) choices=$(od -An -td4 -j 68 -N 4 $file)
-    printf '\xff' | dd of=$file bs=1 seek=$((72 + length + choices)) conv=notrunc 2>/dev/null
+    printf '\xff' | dd of=$file bs=1 seek=$((88 + length + choices)) conv=notrunc 2>/dev/null
     run --steps 5 --ranks $ranks --zero 3 --out d --resume auto
     [ $status = 0 ] && grep -q "is damaged.*trying the one before" <<<"$said" &&
         grep -q 'resumed after step 3' <<<"$said"
