@@ -17,7 +17,7 @@ struct BackingOps {
     int (*open)(struct Zero *, struct Error *);
     void (*close)(struct Zero *);
     // A visit is about to read group g's weights, or fetch them: installs new ones first
-    // (host_install of offload/update.c).
+    // (host_install_due of offload/update.c).
     void (*weights_due)(struct Zero *, int g);
     // Called around a unit: they handle what it keeps for its backward pass, if that leaves the
     // device (offload/activations.c), and gradients whose sum does (offload/gradients.c).

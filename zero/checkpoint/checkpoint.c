@@ -128,7 +128,7 @@ int checkpoint_end(struct CheckpointSave *s, int err, struct Error *e) {
         err = home ? finish_tmp(s, e)
                    : error_set(e, -ESTALE, E_FOLDER_REPLACED,
                                "folder %s was replaced or removed while step %llu was saved into "
-                               "it, which is lost; leave it in place for the next save",
+                               "it; leave it in place",
                                s->folder, (unsigned long long)s->step);
     if (home && err)
         checkpoint_remove(s->tmp_path);

@@ -180,8 +180,7 @@ static int check_count(const struct Fetch *x, uint32_t count, int reporter, cons
     return count ? checkpoint_damaged(e, x->path, "its first file counts %u ranks", count)
                  : error_set(e, -EBADMSG, E_CHECKPOINT_DAMAGED,
                              "checkpoint %s: no node of the job can read any of its files (rank "
-                             "%d: %s); run the job on the nodes that wrote it, or use "
-                             "the checkpoint of another step",
+                             "%d: %s); run the job on the nodes that wrote it",
                              x->path, reporter, why->text);
 }
 

@@ -137,8 +137,7 @@ bool host_needs_new_weights(const struct Zero *z,
 int host_open(struct Zero *z, struct Error *e); // Errors: -ENOMEM
 void host_close(struct Zero *z);
 void host_attach(struct Zero *z, int g);      // adds an update's hops to a group
-void host_install(struct Zero *z, int g);     // makes new weights, if any, the walk's
-void host_install_due(struct Zero *z, int g); // the same before the walk reads or fetches a group
+void host_install_due(struct Zero *z, int g); // makes new weights, if any, the walk's
 void host_install_late(struct Zero *z);       // of all groups, also late ones
 // Called when state was loaded; late: new weights with it, which are installed late.
 void host_set_pending(struct Zero *z, int g, bool late);

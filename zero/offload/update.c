@@ -92,7 +92,7 @@ void host_step_reported(struct Zero *z) {
 
 // Queues the due updates of groups 0 .. g, and of a few more. Chain UPDATE is host_adamw, adamw
 // and, where new weights wait, a hop that installs them. host_adamw runs here, instead of adamw;
-// the last hop is marked `not_ahead`, so the chain stops before it. install_new_weights has
+// the last hop is marked `not_ahead`, so the chain stops before it. install_group has
 // update_group run the rest, from update_next on.
 static void queue_updates(struct Zero *z, int g) {
     struct HostUpdate *h = &offload_of(z)->update;
@@ -222,15 +222,9 @@ void host_attach(struct Zero *z, int g) {
 
 // ---- installing new weights ----
 
-static void install_new_weights(struct Zero *z, int g) {
+static void install_group(struct Zero *z, int g) {
     offload_of(z)->group[g].pending = PENDING_NOT;
     update_group(z, g);
-}
-
-void host_install(struct Zero *z, int g) {
-    queue_updates(z, g);
-    if (offload_of(z)->group[g].pending == PENDING_NOW)
-        install_new_weights(z, g);
 }
 
 // Installs the host's new weights before they are read or fetched; compute also waits for `updated`
@@ -239,7 +233,9 @@ void host_install_due(struct Zero *z, int g) {
     struct GroupState *s = &z->state[g];
     if (lies_on(&z->plan.param, TIER_DEVICE) && !host_updates(z, g))
         return;
-    host_install(z, g);
+    queue_updates(z, g);
+    if (offload_of(z)->group[g].pending == PENDING_NOW)
+        install_group(z, g);
     if (!s->slots && s->gathered.last < 0)
         mark_wait(&s->updated, z->device, QUEUE_COMPUTE);
 }
@@ -248,7 +244,7 @@ void host_install_late(struct Zero *z) {
     host_queue_due(z);
     for (int g = 0; g < z->params->ngroup; g++)
         if (offload_of(z)->group[g].pending != PENDING_NOT)
-            install_new_weights(z, g);
+            install_group(z, g);
     offload_of(z)->update.late = false;
 }
 

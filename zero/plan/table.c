@@ -496,8 +496,10 @@ static int check_states(const struct ModelStates *s, const struct RankSettings *
         bool device = limits[i].kind == TIER_DEVICE, higher = zero_stage(settings->stage + 1);
         enum TierKind from = device ? TIER_DEVICE : TIER_CPU;
         bool movable = s->param_tier == from || s->opt_tier == from;
-        const char *offload =
-            device ? "offload them (--offload-optimizer cpu)" : "offload them to nvme";
+        const char *offload = !device ? "offload them to nvme"
+                              : s->opt_tier == TIER_DEVICE
+                                  ? "offload them (--offload-optimizer cpu)"
+                                  : "offload them (--offload-param cpu)";
         if (most > 0 && bytes > most)
             return error_set(e, -ENOMEM, E_MEMORY,
                              "%s %.3f GB is too small: model states alone take %.3f GB on %s; use "

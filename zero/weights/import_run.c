@@ -36,24 +36,22 @@ static int find_in_out_folder(const char *path, char **folder, char **identity, 
         err = found;
     if (step == UINT64_MAX && (!err || err == -ENOTDIR)) // PATH may be a file
         err = error_set(e, -ENOENT, E_CHECKPOINT_MISSING,
-                        "--init run:%s: this folder holds no checkpoint; expected the --out of "
-                        "another run, or a folder like %s/step-00000100",
-                        path, checkpoints);
+                        "this folder holds no checkpoint; expected the --out of another run, or a "
+                        "folder like %s/step-00000100",
+                        checkpoints);
     else if (err)
-        error_set(e, err, cause.id, "--init run:%s: %s", path, cause.text);
+        *e = cause;
     free(checkpoints);
     return err;
 }
 
 int import_run_peek(const char *path, char **folder, char **identity, struct Error *e) {
-    struct Error cause;
-    int err = read_identity(path, identity, &cause);
+    int err = read_identity(path, identity, e);
     if (err == -ENOENT || err == -ENOTDIR)
         return find_in_out_folder(path, folder, identity, e);
-    if (err)
-        return error_set(e, err, cause.id, "--init run:%s: %s", path, cause.text);
-    *folder = base_format("%s", path);
-    return 0;
+    if (!err)
+        *folder = base_format("%s", path);
+    return err;
 }
 
 // Loads PATH, if that is a checkpoint, else the newest intact one of the --out PATH, which may be
@@ -80,7 +78,10 @@ static int load_run_weights(struct Zero *z, const char *path, const char *identi
 static int load_run(void *context, struct Zero *z, struct Error *e) {
     const char *path = context;
     char *folder = NULL, *identity = NULL, *loaded = NULL;
-    int err = zero_agree(z, import_run_peek(path, &folder, &identity, e));
+    struct Error cause = {0};
+    int err = zero_agree(z, import_run_peek(path, &folder, &identity, &cause));
+    if (err && cause.text[0])
+        error_set(e, err, cause.id, "--init run:%s: %s", path, cause.text);
     if (!err)
         err = load_run_weights(z, path, identity, &loaded, e);
     if (!err && z->all->rank == 0)
