@@ -512,8 +512,8 @@ static int open_model(struct Run *run, bool fresh, struct Error *e) {
     struct Error why = *e;
     const char *export = run->line.run.export;
     return error_set(e, err, why.id,
-                     "%s%s needs the model that --init names: %s; if it has moved, name its folder "
-                     "by --init hf:DIR",
+                     "%s%s needs the model that --init names: %s; if it has moved, name it by "
+                     "--init KIND:PATH",
                      export ? "--export " : "--lora-rank", export ? export : "", why.text);
 }
 

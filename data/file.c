@@ -215,7 +215,7 @@ int file_rename_new(const char *from, const char *to, const char *kind, struct E
 
 int file_check_torso(const char *path, const struct Torso *t, bool removes, struct Error *e) {
     int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | t->flags), err = 0;
-    // Only a lock that is held tells of a run: file_take fails for other owners and disks as well.
+    // Only a held lock tells of a run: file_take also fails for other owners, or without locks.
     errno = 0;
     bool taken = fd >= 0 && (!removes || file_take(fd)), busy = !taken && errno == EWOULDBLOCK;
     bool is_torso = taken && t->matches(fd);
@@ -232,7 +232,8 @@ int file_check_torso(const char *path, const struct Torso *t, bool removes, stru
                         "%s exists, where an export is written first, and %s; move it away, or "
                         "export to another path",
                         path,
-                        is_torso ? "cannot be removed" : "is no unfinished export of this user");
+                        is_torso ? "cannot be removed"
+                                 : "is not known as an unfinished export of this user");
     if (fd >= 0)
         close(fd);
     return err;

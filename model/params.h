@@ -92,7 +92,7 @@ struct Group {
     int nparam;
     struct Param param[MAX_PARAM];
     size_t numel;     // rows * cols over all parameters
-    size_t padded;    // numel rounded up to shards * SHARD_MULTIPLE, or BASE_RUN (params_packs)
+    size_t padded;    // numel rounded up to shards * SHARD_MULTIPLE; packed: shards * BASE_RUN
     size_t decay_end; // elements [0, decay_end) are 2-D weights
 };
 

@@ -10,8 +10,8 @@
 
 enum { SETS_MAX = 256, WORDS = SETS_MAX / 64, FIRST = 0x80, SYMBOLS_MAX = 0x80 };
 
-struct SetsOf {
-    uint64_t in[WORDS]; // the sets that it is in
+struct Membership {
+    uint64_t in[WORDS]; // the sets that a character is in
 };
 
 static int compare(const void *a, const void *b) {
@@ -37,8 +37,8 @@ static uint32_t *find_interval_starts(const struct PatternReader *r, size_t *cou
     return start;
 }
 
-static struct SetsOf sets_of(const struct PatternReader *r, uint32_t point) {
-    struct SetsOf k = {{0}};
+static struct Membership find_sets(const struct PatternReader *r, uint32_t point) {
+    struct Membership k = {{0}};
     for (size_t i = 0; i < r->nset; i++)
         if (set_has(&r->set[i], point))
             k.in[i / 64] |= (uint64_t)1 << i % 64;
@@ -47,11 +47,11 @@ static struct SetsOf sets_of(const struct PatternReader *r, uint32_t point) {
 
 // Writes a set as a class of bytes: its symbols and its ASCII characters.
 static void write_set(struct Bytes *out, const struct PointSet *s, size_t set,
-                      const struct SetsOf *kind, size_t nkind) {
+                      const struct Membership *member, size_t nmember) {
     char text[16];
     bool any = false;
-    for (uint32_t c = 0; c < FIRST + nkind; c++) {
-        bool has = c < FIRST ? set_has(s, c) : kind[c - FIRST].in[set / 64] >> set % 64 & 1;
+    for (uint32_t c = 0; c < FIRST + nmember; c++) {
+        bool has = c < FIRST ? set_has(s, c) : member[c - FIRST].in[set / 64] >> set % 64 & 1;
         if (has)
             bytes_append(out, text,
                          (size_t)snprintf(text, sizeof text, "%s\\x%02x", any ? "" : "[", c));
@@ -64,8 +64,8 @@ static void write_set(struct Bytes *out, const struct PointSet *s, size_t set,
 }
 
 int pattern_assign_symbols(struct Pattern *p, const struct PatternReader *r) {
-    struct SetsOf kind[SYMBOLS_MAX];
-    size_t nkind = 0, n;
+    struct Membership member[SYMBOLS_MAX];
+    size_t nmember = 0, n;
     if (r->nset > SETS_MAX)
         return error_set(r->e, -EINVAL, E_BPE_PATTERN,
                          "more than %d classes of characters are not supported", SETS_MAX);
@@ -76,9 +76,9 @@ int pattern_assign_symbols(struct Pattern *p, const struct PatternReader *r) {
     for (size_t i = 0; i + 1 < n; i++) {
         if (start[i] < FIRST || start[i] == start[i + 1] || start[i] >= UNICODE_POINTS)
             continue;
-        struct SetsOf k = sets_of(r, start[i]);
+        struct Membership k = find_sets(r, start[i]);
         size_t at = 0;
-        while (at < nkind && memcmp(&kind[at], &k, sizeof k))
+        while (at < nmember && memcmp(&member[at], &k, sizeof k))
             at++;
         if (at == SYMBOLS_MAX) {
             free(start);
@@ -88,8 +88,8 @@ int pattern_assign_symbols(struct Pattern *p, const struct PatternReader *r) {
                 "supported",
                 SYMBOLS_MAX);
         }
-        kind[at] = k;
-        nkind += at == nkind;
+        member[at] = k;
+        nmember += at == nmember;
         memset(p->symbol + start[i], (int)(FIRST + at), start[i + 1] - start[i]);
     }
     free(start);
@@ -97,7 +97,7 @@ int pattern_assign_symbols(struct Pattern *p, const struct PatternReader *r) {
         if (*r->item[i].text)
             bytes_append(&p->bytes, r->item[i].text, strlen(r->item[i].text));
         else
-            write_set(&p->bytes, &r->set[r->item[i].set], r->item[i].set, kind, nkind);
+            write_set(&p->bytes, &r->set[r->item[i].set], r->item[i].set, member, nmember);
     return 0;
 }
 

@@ -108,9 +108,8 @@ static int save_conversation(struct Dialog *d, const char *path, struct Error *e
     size_t cut;
     int err = conversation_save(d->conversation, path, &cut, e);
     if (!err && cut)
-        log_line(LOG_NORMAL,
-                 "/save %s: questions whose answers were cut are left out: %zu; ask them again",
-                 path, cut);
+        log_line(LOG_NORMAL, "/save %s: questions whose answers were cut are left out: %zu", path,
+                 cut);
     if (!err)
         print_notice_on_terminal(d, "saved");
     return err;

@@ -210,7 +210,8 @@ int init_check_resumed(const struct Flags *resolved, WeightsKinds *kinds, const 
         return error_set(e, err, cause.id, "--init %s: %s", value, cause.text);
     char *mine = init_model_json(resolved, 0), *source = base_format("--init %s: %s", value, where);
     cJSON *run = cJSON_Parse(mine);
-    err = hf_config_check_same(model, source, run, e);
+    err = hf_config_check_same(model, source, run, "give --init the model that the run began with",
+                               e);
     cJSON_Delete(model);
     cJSON_Delete(run);
     free(source);

@@ -325,7 +325,7 @@ static bool same_value(const cJSON *a, const cJSON *b) {
 }
 
 int hf_config_check_same(const struct cJSON *model, const char *where, const struct cJSON *run,
-                         struct Error *e) {
+                         const char *cure, struct Error *e) {
     const cJSON *theirs;
     cJSON_ArrayForEach(theirs, model) {
         const cJSON *ours = cJSON_GetObjectItemCaseSensitive(run, theirs->string);
@@ -335,10 +335,9 @@ int hf_config_check_same(const struct cJSON *model, const char *where, const str
         if (unknown || same_value(theirs, ours))
             continue;
         char *a = cJSON_PrintUnformatted(theirs), *b = cJSON_PrintUnformatted(ours);
-        int err = error_set(e, -EINVAL, E_INIT_FLAG,
-                            "%s has --%s %s, but this run's model has %s; give --init the model "
-                            "that the run began with",
-                            where, theirs->string, a, b);
+        int err =
+            error_set(e, -EINVAL, E_INIT_FLAG, "%s has --%s %s, but this run's model has %s; %s",
+                      where, theirs->string, a, b, cure);
         cJSON_free(a);
         cJSON_free(b);
         return err;

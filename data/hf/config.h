@@ -28,9 +28,9 @@ void hf_config_complete(struct cJSON *flags);
 bool hf_config_same_text(const char *a, const char *b);
 
 // Refuses a model whose complete flags differ from this run's; a vocabulary of 0 is not known yet.
-// `where` names the model's file. Errors: -EINVAL with the flag and both values.
+// `where` names the model's file. Errors: -EINVAL with the flag, both values and the caller's cure.
 int hf_config_check_same(const struct cJSON *model, const char *where, const struct cJSON *run,
-                         struct Error *e);
+                         const char *cure, struct Error *e);
 
 // Copies the sizes out of complete flags.
 void hf_config_sizes(const struct cJSON *flags, struct HfSizes *sizes);

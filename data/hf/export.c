@@ -125,7 +125,7 @@ static int check_config(const struct HfExport *x, const cJSON *run, struct Error
     if (flags) // a folder has dense attention only
         cJSON_AddStringToObject(flags, SPARSE, "dense");
     if (flags)
-        err = hf_config_check_same(flags, where, run, e);
+        err = hf_config_check_same(flags, where, run, "train with that, or leave out --export", e);
     cJSON_Delete(flags);
     free(text);
     free(path);

@@ -103,8 +103,8 @@ static void write_field(uint8_t *header, enum Field field, size_t value) {
 static int refuse_field(const char *path, const uint8_t *header, enum Field field,
                         const char *expected, struct Error *e) {
     return error_set(e, -EINVAL, E_LLMC_HEADER,
-                     "%s: %s %d in its header: expected %s; give a model file of llm.c", path,
-                     field_name[field], read_field(header, field), expected);
+                     "%s: %s %d in its header: expected %s; give a model file of today's llm.c",
+                     path, field_name[field], read_field(header, field), expected);
 }
 
 static int read_kind(const char *path, const uint8_t *header, enum Dtype *dtype, struct Error *e) {

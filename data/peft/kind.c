@@ -53,8 +53,8 @@ int peft_flags(const char *dir, bool gpt2, char **text, struct Error *e) {
 
 // ---- the source ----
 
-static int read_range(void *adapter, int layer, const char *param, const struct WeightsRange *range,
-                      float *out, struct Error *e) {
+static int read_elements(void *adapter, int layer, const char *param,
+                         const struct WeightsRange *range, float *out, struct Error *e) {
     struct PeftName name = parse_param(layer, param);
     int err = 0;
     for (size_t n, i = 0; i < range->n && !err; i += n) {
@@ -78,8 +78,11 @@ int peft_source_open(const char *dir, const char *model, struct ImportSource *ou
         close_source(a);
         return err;
     }
-    *out = (struct ImportSource){
-        .adapters = true, .dtype = NDTYPE, .read = read_range, .close = close_source, .context = a};
+    *out = (struct ImportSource){.adapters = true,
+                                 .dtype = NDTYPE,
+                                 .read = read_elements,
+                                 .close = close_source,
+                                 .context = a};
     return 0;
 }
 
@@ -99,8 +102,8 @@ static size_t fill_pieces(const void *export, int layer, const char *param,
     uint64_t shape[2];
     peft_shape(&name, x->base.gpt2, &x->base.sizes, x->config.rank, shape);
     *pieces = (struct HfPiece){.rows = shape[0], .cols = shape[1]};
-    CHECK(strlen(text) < sizeof pieces->name, "%s is too long for a name", text);
-    snprintf(pieces->name, sizeof pieces->name, "%s", text);
+    int length = snprintf(pieces->name, sizeof pieces->name, "%s", text);
+    CHECK((size_t)length < sizeof pieces->name, "%s is too long for a name", text);
     free(text);
     return 1;
 }

@@ -146,7 +146,8 @@ int data_prompt(const struct Data *d, const char *prompt, bool given, struct Ids
         ids_append(ids, 0);
     if (!err && !ids->count)
         err = error_set(e, -EINVAL, E_PROMPT_EMPTY,
-                        "--prompt \"%s\": it has no token; give a word, or no --prompt", prompt);
+                        "--prompt \"%s\": it has no token; give some text or ids, or no --prompt",
+                        prompt);
     return err;
 }
 

@@ -32,7 +32,7 @@ struct Pack {
 // The losses by the limited length of sequences.
 struct PackLoss {
     uint64_t documents, cut; // all documents; those longer than a sequence
-    uint64_t targets, empty; // counted targets that are cut off; documents that have no other
+    uint64_t targets, empty; // counted targets that are cut off; documents that keep none
 };
 
 // Finds the documents of ids begin .. end - 1; begin and end are the beginning of a document or the

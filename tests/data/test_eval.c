@@ -2,9 +2,9 @@
 // scripts/gen/eval_fixtures.py): texts, tokens, where they are cut, and verdicts; and files that
 // cannot be right.
 #include "data/eval/clean.h"
-#include "data/utf8.h"
 #include "data/eval/evals.h"
 #include "data/file.h"
+#include "data/utf8.h"
 #include "tests/lib/eval_fixture.h"
 #include "tests/lib/refused.h"
 #include "tests/lib/test.h"
