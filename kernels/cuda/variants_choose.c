@@ -82,7 +82,7 @@ struct SavedVariant {
 };
 
 size_t variants_save(const struct Variants *v, void *out) {
-    struct SavedHead head;
+    struct SavedHead head = {.count = 0};
     memcpy(head.magic, VARIANTS_MAGIC, sizeof head.magic);
     for (enum CudaOp op = 0; op < NCUDA_OP; op++)
         for (int i = 0, n = count_rows(v, op); i < n; i++, head.count++)
