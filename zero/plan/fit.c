@@ -133,15 +133,15 @@ static int advise(const struct Forecast *run, const struct Capacity *room,
 }
 
 // Checks the space on the disk, which nothing but files can tell about: a plan leaves it alone.
-static int check_disk(const struct FitRequest *r, const struct Forecast *f, struct Error *e) {
+static int check_disk(const struct PredictRequest *r, const struct Forecast *f, struct Error *e) {
     size_t bytes = f->demand.of[TIER_NVME].here; // of each process that shares the disk
     size_t processes = (size_t)(f->work.disk_ranks / f->ranks_here);
     return r->plan || !bytes ? 0 : nvme_preflight(&r->settings->nvme, bytes * processes, e);
 }
 
 // Prints the forecast, with its stages. advice: NULL where it fits.
-static int print_forecast(const struct FitRequest *r, const struct Forecast *f, const char *advice,
-                          struct Error *e) {
+static int print_forecast(const struct PredictRequest *r, const struct Forecast *f,
+                          const char *advice, struct Error *e) {
     struct PipelineForecast pipeline;
     int err = pipeline_predict(r->settings, &pipeline, e);
     if (!err && r->json) {
@@ -156,20 +156,24 @@ static int print_forecast(const struct FitRequest *r, const struct Forecast *f, 
     return err;
 }
 
-int fit_or_refuse(const struct FitRequest *r, struct Forecast *out, struct Error *e) {
+int fit_or_refuse(const struct PredictRequest *r, struct RankDeviceMemory host,
+                  const struct Speeds *speeds, struct Forecast *out, struct Error *e) {
+    const struct World *w = r->world;
     struct RankDeviceMemory memory;
-    int err = rank_device_memory(r->settings, r->host, r->processes_here, &memory, e);
+    int err = rank_device_memory(r->settings, host, w->node_size, &memory, e);
     if (!err)
-        err = footprint_predict(r->settings, memory.process_bytes, r->ranks_here, out, e);
+        err = footprint_predict(r->settings, memory.process_bytes, w->count, out, e);
     if (err)
         return err;
-    out->speeds = r->speeds;
-    out->is.host_bytes = r->host.process_bytes + out->is.own_bytes + out->demand.host_bytes;
+    out->speeds = *speeds;
+    out->is.host_bytes = host.process_bytes + out->is.own_bytes + out->demand.host_bytes;
     char advice[CANDIDATE_BYTES] = "";
-    struct Capacity room = capacity_of(r->settings, &memory, r->host.free_bytes, r->ranks_here,
-                                       r->processes_here, r->plan);
+    struct Capacity room =
+        capacity_of(r->settings, &memory, host.free_bytes, w->count, w->node_size, r->plan);
     struct Error unprinted;
+    int print_err = 0;
     err = capacity_shortage(out, &room) ? advise(out, &room, advice, e) : check_disk(r, out, e);
-    int print_err = r->out ? print_forecast(r, out, err ? advice : NULL, err ? &unprinted : e) : 0;
+    if (r->out && w->first == 0)
+        print_err = print_forecast(r, out, err ? advice : NULL, err ? &unprinted : e);
     return err ? err : print_err;
 }
