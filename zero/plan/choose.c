@@ -135,7 +135,6 @@ int choose(const struct ChooseRequest *r, struct Choices *out, struct Error *e) 
         if (r->open.batch)
             free(batch);
         free(list);
-        out->tried = s.trials.tried;
         err = out->n ? 0 : report_nothing_fits(&s, e);
     }
     trials_close(&s.trials);
