@@ -16,6 +16,11 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
+
+#define X(op, Args) #op,
+static const char *const kernel_names[] = {KERNEL_LIST(X)};
+#undef X
 
 enum { LAYERS = 2, CHANNELS = 768, VOCAB = 4096, TOKENS = 1024, STEPS = 6, CALLS = 512 };
 
@@ -96,9 +101,11 @@ struct Timing {
 };
 
 static void add_call(struct Calls *c, int *at, const struct TraceRecord *t) {
-    int k = count_kind(t->name);
+    int k = 0;
     double seconds = t->end - t->begin;
-    if (k < 0 || *at == CALLS)
+    while (k < NKERNEL && strcmp(kernel_names[k], t->name) != 0)
+        k++;
+    if (k == NKERNEL || *at == CALLS)
         return;
     bool again = *at < c->n && c->kernel[*at] == k;
     c->kernel[*at] = k;
@@ -263,7 +270,7 @@ void rates_find(const struct RankSettings *s, int ranks_here, KeepMeasured *keep
         struct RateQuestion asked = {&timing, k};
         if (k == NKERNEL ? ranks_here == 1 : !has_kernel(s, k))
             continue;
-        char *key = rate_key(s, ranks_here, k == NKERNEL ? "sent" : count_name((enum KernelKind)k));
+        char *key = rate_key(s, ranks_here, k == NKERNEL ? "sent" : kernel_names[k]);
         *(k == NKERNEL ? &out->sent : &out->kernels.of[k]) =
             keep(folder, key, measure_rate, &asked);
         free(key);
