@@ -314,14 +314,10 @@ struct ZeroOptions settings_zero(const struct RankSettings *s) {
     };
 }
 
-int settings_stage(const struct RankSettings *s) {
-    struct Grid grid = settings_grid(s);
-    return grid_coord(&grid, s->rank, AXIS_PP);
-}
-
 size_t settings_acts_in_flight(const struct RankSettings *s) {
-    return s->acts_in_flight ? s->acts_in_flight
-                             : order_kept(settings_stages(s), settings_stage(s), s->nmicro);
+    struct Grid grid = settings_grid(s);
+    int stage = grid_coord(&grid, s->rank, AXIS_PP);
+    return s->acts_in_flight ? s->acts_in_flight : order_kept(settings_stages(s), stage, s->nmicro);
 }
 
 bool settings_needs_offload(const struct RankSettings *s) {

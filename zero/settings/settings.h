@@ -228,8 +228,7 @@ static inline int settings_tp_size(const struct RankSettings *s) {
 static inline int settings_stages(const struct RankSettings *s) {
     return s->pp ? (int)s->pp : 1;
 }
-// This rank's pipeline stage, and the most micro-batches whose activations it keeps at a time.
-int settings_stage(const struct RankSettings *s);
+// The most micro-batches whose activations this rank keeps at a time.
 size_t settings_acts_in_flight(const struct RankSettings *s);
 static inline int settings_data_ranks(const struct RankSettings *s) {
     return s->ranks / (settings_tp_size(s) * settings_stages(s));
