@@ -79,13 +79,11 @@ void judge_saved(struct Judge *j) {
     j->saver->keep.best = b->step;
 }
 
-bool judge_ends(const struct Judge *j) {
-    return j->patience && j->saver->zero->best.worse >= j->patience;
-}
-
 char *judge_end_text(const struct Judge *j) {
     const struct Zero *z = j->saver->zero;
     const struct Best *b = &z->best;
+    if (!j->patience || b->worse < j->patience)
+        return NULL;
     const char *many = b->worse == 1 ? " that is not" : "s that are not";
     if (!b->step)
         return base_format("step %llu is the last: %u validation%s finite (--patience %zu)",

@@ -282,9 +282,10 @@ static int validate_and_judge(struct Trainer *t, bool due, bool *better, struct 
 
 // True if --patience ends the run here, which is then printed.
 static bool ends_here(struct Trainer *t) {
-    t->ended_by_patience = judge_ends(&t->judge);
-    if (t->ended_by_patience)
-        print_line(t, judge_end_text(&t->judge));
+    char *text = judge_end_text(&t->judge);
+    t->ended_by_patience = text != NULL;
+    if (text)
+        print_line(t, text);
     return t->ended_by_patience;
 }
 
