@@ -10,7 +10,7 @@ static bool is_saved(const struct Saver *s, uint64_t step) {
     bool found = false;
     for (int i = 0; i < SAVER_FOLDERS && s->folder[i]; i++) {
         char *path = checkpoint_path(s->folder[i], step);
-        bool looks = local_disk_is_writer(s->disk ? &s->disk[i] : NULL, s->zero->all->rank);
+        bool looks = local_disk_is_writer(&s->disk[i], s->zero->all->rank);
         bool here = !looks || access(path, F_OK) == 0;
         found = zero_agree(s->zero, here ? 0 : -1) == 0 || found;
         free(path);
