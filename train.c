@@ -19,7 +19,7 @@
 #include "zero/process/request.h"
 #include "zero/rank/generate.h"
 #include "zero/rank/rank.h"
-#include "zero/train/job.h"
+#include "zero/train/trainer.h"
 #include "zero/weights/import_run.h"
 #include "zero/weights/weights.h"
 
