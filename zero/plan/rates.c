@@ -226,38 +226,17 @@ static char *rate_key(const struct RankSettings *s, int ranks, const char *what)
     return name;
 }
 
-// True if the small model has the kernel: only then is its rate asked for.
-static bool has_kernel(const struct RankSettings *s, int k) {
-    const struct Family *f = s->model.family;
-    bool rotary = f->position == POSITION_ROTARY, swiglu = f->mlp == MLP_SWIGLU;
-    switch (k) {
-    case KERNEL_rotate_forward:
-    case KERNEL_rotate_backward:
-        return rotary;
-    case KERNEL_swiglu_forward:
-    case KERNEL_swiglu_backward:
-        return swiglu;
-    case KERNEL_gelu_forward:
-        return !swiglu;
-    case KERNEL_dropout:
-        return s->model.lora.rank > 0;
-    case KERNEL_classifier_part:
-    case KERNEL_classifier_merge:
-    case KERNEL_step_clip:
-    case KERNEL_attention_cached:
-    case KERNEL_cast:
-    case KERNEL_fill_normal:
-    case KERNEL_rank_sum:
-    case KERNEL_rank_gather:
-    case KERNEL_quantize:
-    case KERNEL_dequantize:
-    case KERNEL_requantize:
-    case KERNEL_nf4_quantize:
-    case KERNEL_nf4_dequantize:
-        return false;
-    default:
-        return true;
-    }
+// Counts the kernels of a step of the small model: only their rates are asked for.
+static struct KernelCount count_small_step(const struct RankSettings *s, int ranks) {
+    struct RankSettings small = rates_settings(s);
+    struct Rehearsal step = {.sums = {0}};
+    struct Rank dry;
+    struct Error ignored;
+    small.ranks = ranks;
+    if (rank_open(&dry, &small, true, &ignored) == 0)
+        rehearse(&dry, NULL, NULL, &step);
+    rank_close(&dry);
+    return step.kernels;
 }
 
 static const double CALL_SECONDS = 5e-6; // of a queue, to begin with the next
@@ -265,10 +244,11 @@ static const double CALL_SECONDS = 5e-6; // of a queue, to begin with the next
 void rates_find(const struct RankSettings *s, int ranks_here, KeepMeasured *keep,
                 const char *folder, struct Rates *out) {
     struct Timing timing = {.settings = s, .ranks = ranks_here};
+    struct KernelCount step = count_small_step(s, ranks_here);
     *out = (struct Rates){.kernels.call = CALL_SECONDS};
     for (int k = 0; k <= NKERNEL; k++) {
         struct RateQuestion asked = {&timing, k};
-        if (k == NKERNEL ? ranks_here == 1 : !has_kernel(s, k))
+        if (k == NKERNEL ? ranks_here == 1 : !(step.calls[k] > 0))
             continue;
         char *key = rate_key(s, ranks_here, k == NKERNEL ? "sent" : kernel_names[k]);
         *(k == NKERNEL ? &out->sent : &out->kernels.of[k]) =
