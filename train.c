@@ -714,8 +714,7 @@ static int make_page(struct Run *run, struct Error *e) {
                             .read = page_read,
                             .forget = page_forget,
                             .context = line,
-                            .path = run->line.run.html,
-                            .out = stdout};
+                            .path = run->line.run.html};
     int err = page_write(&r, e);
     free(line);
     return err;

@@ -456,8 +456,8 @@ int page_write(const struct PageRequest *r, struct Error *e) {
         size_t bytes = strlen(page);
         err = file_replace(r->path, page, bytes, e);
         if (!err)
-            fprintf(r->out, "%s: %zu plans, %zu refused, %.2f MB; open it in a browser\n", r->path,
-                    p.made, p.n - p.made, (double)bytes / 1e6);
+            printf("%s: %zu plans, %zu refused, %.2f MB; open it in a browser\n", r->path, p.made,
+                   p.n - p.made, (double)bytes / 1e6);
         free(page);
         free(table);
     }
