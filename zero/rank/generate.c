@@ -255,16 +255,3 @@ int32_t *generation_share(struct Rank *r, const int32_t *ids, size_t *count) {
     }
     return all;
 }
-
-size_t rank_generate(struct Rank *r, int32_t *text, size_t length, size_t count,
-                     const struct Sampling *s) {
-    struct Generation g;
-    generation_open(&g, r);
-    generation_begin(&g, 0, text, length, count, s);
-    while (generation_step(&g))
-        ;
-    size_t made = g.text[0].count - length;
-    memcpy(text + length, g.text[0].ids + length, made * sizeof *text);
-    generation_close(&g);
-    return made;
-}
