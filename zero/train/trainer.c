@@ -262,13 +262,13 @@ static void cannot_read(void *trainer, int err, const struct Error *e) {
     trainer_keep_error(trainer, err, e);
 }
 
-// True if something that needs the whole state follows that step.
+// True if something that needs the whole state follows that step, or no steps overlap.
 static bool is_pause(void *trainer, uint64_t step) {
     const struct Trainer *t = trainer;
     const struct Intervals *h = &t->settings->intervals;
     return is_due(step, h->val_every) || is_due(step, h->eval_every) ||
            is_due(step, h->sample_every) || is_due(step, h->hash_every) ||
-           is_due(step, h->save_every.steps) || t->save_requested;
+           is_due(step, h->save_every.steps) || t->save_requested || t->settings->rank.one_queue;
 }
 
 static bool judges(const struct Trainer *t) {
@@ -340,7 +340,6 @@ static int count_targets(void *trainer, uint64_t first, uint64_t n, uint64_t *co
 static int make_steps(struct Trainer *t, bool *stop, struct Error *e) {
     struct Loop loop = {.schedule = t->settings->schedule,
                         .adam = t->settings->adam,
-                        .one_by_one = t->settings->rank.one_queue,
                         .from = {read_timed, count_targets, t},
                         .context = t,
                         .unread = cannot_read,
