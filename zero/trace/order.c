@@ -277,9 +277,3 @@ struct Operations order_operations(const struct ZeroTrace *t, uint64_t step) {
     free(time);
     return out;
 }
-
-void order_close(struct Operations *p) {
-    free(p->operation);
-    free(p->touch);
-    *p = (struct Operations){0};
-}
