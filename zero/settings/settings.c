@@ -265,7 +265,7 @@ int settings_of_ranks(const struct Settings *s, const struct World *w, size_t vo
         err = model_config_check_parts(&out->model, (size_t)settings_tp_size(out), e);
     if (!err)
         err = settings_check_split(out, e);
-    return err ? err : settings_check_rows(out, e);
+    return err;
 }
 
 int settings_set_batch(struct RankSettings *s, size_t batch) {

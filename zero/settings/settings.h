@@ -181,7 +181,6 @@ int settings_check(const struct Settings *s, const struct SettingsUse *use, stru
 // stages; and the steps of a warm-up, which may be known later.
 int settings_check_tp(const struct RankSettings *s, struct Error *e);
 int settings_check_split(const struct RankSettings *s, struct Error *e);
-int settings_check_rows(const struct RankSettings *s, struct Error *e);
 int settings_check_shards(const struct RankSettings *s, struct Error *e);
 int settings_check_warmup(const struct LrSchedule *l, struct Error *e);
 
