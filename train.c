@@ -19,7 +19,7 @@
 #include "zero/process/request.h"
 #include "zero/rank/generate.h"
 #include "zero/rank/rank.h"
-#include "zero/train/job.h"
+#include "zero/train/trainer.h"
 #include "zero/weights/import_run.h"
 #include "zero/weights/weights.h"
 
@@ -714,8 +714,7 @@ static int make_page(struct Run *run, struct Error *e) {
                             .read = page_read,
                             .forget = page_forget,
                             .context = line,
-                            .path = run->line.run.html,
-                            .out = stdout};
+                            .path = run->line.run.html};
     int err = page_write(&r, e);
     free(line);
     return err;

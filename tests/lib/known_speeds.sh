@@ -10,8 +10,8 @@ awk -v cpu="$(sed -n 's/^model name[^:]*: *//p' /proc/cpuinfo | head -n 1)" -v c
     function know(name) { print name "|" (cpu ? cpu : "unknown CPU") "|1e15" }
     function update(format, gradients, moments, master, where, n) {
         for (n = 256; n <= 2 ^ 22; n *= 2)
-            know("AdamW B/s, " format ", gradients " gradients ", moments " moments ", " master \
-                "of " n ", " where)
+            know("AdamW B/s, " format ", gradients " gradients ", moments " moments ", master " master \
+                ", of " n ", " where)
     }
     BEGIN {
         split("fp32 bf16 fp16", format)
@@ -21,11 +21,11 @@ awk -v cpu="$(sed -n 's/^model name[^:]*: *//p' /proc/cpuinfo | head -n 1)" -v c
                 where = threads " threads, " table[t]
                 for (f = 1; f <= 3; f++)
                     know("matmul FLOP/s, " format[f] ", " where)
-                update("fp32", "fp32", "fp32", "", where)
+                update("fp32", "fp32", "fp32", "fp32", where)
                 for (f = 2; f <= 3; f++) {
-                    update(format[f], format[f], "fp32", "", where)
-                    update(format[f], format[f], "fp32", "master split, ", where)
-                    update(format[f], format[f], "fp32", "master bf16, ", where)
+                    update(format[f], format[f], "fp32", "fp32", where)
+                    update(format[f], format[f], "fp32", "split", where)
+                    update(format[f], format[f], "fp32", "bf16", where)
                 }
             }
         know("copy B/s, to the device, cpu")

@@ -1,8 +1,8 @@
 // Greedy texts of each family, token by token: those that transformers' generate() makes of the
 // same folder (scripts/gen/generate_fixture.py), from a cache in a rank that does not train.
+#include "tests/lib/generate.h"
 #include "tests/lib/hf_rank.h"
 #include "tests/lib/test.h"
-#include "zero/rank/generate.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -6,13 +6,13 @@
 //
 // Offloaded activations beside other offloaded state: test_offload.c.
 #include "kernels/trace.h"
+#include "tests/lib/generate.h"
 #include "tests/lib/outcome.h"
 #include "tests/lib/scratch.h"
 #include "tests/lib/test.h"
 #include "zero/offload/activations.h"
 #include "zero/offload/offload.h"
 #include "zero/plan/footprint.h"
-#include "zero/rank/generate.h"
 
 #include <errno.h>
 

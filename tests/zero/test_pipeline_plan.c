@@ -179,10 +179,10 @@ TEST(stages_take_of_other_tiers) {
 // 0, or the error of a run on a machine with so much free memory; its line in e.
 static int fit(const struct RankSettings *s, size_t free_bytes, struct Error *e) {
     struct Forecast f;
-    struct FitRequest r = {
-        .settings = s, .host = {free_bytes, 0}, .processes_here = 1, .ranks_here = s->ranks};
+    const struct World w = world_of_threads(s->ranks);
+    const struct PredictRequest r = {.settings = s, .world = &w};
     *e = (struct Error){0};
-    return fit_or_refuse(&r, &f, e);
+    return fit_or_refuse(&r, (struct RankDeviceMemory){free_bytes, 0}, &(struct Speeds){0}, &f, e);
 }
 
 static void refused(const struct RankSettings *s, size_t free_bytes, const char *line) {

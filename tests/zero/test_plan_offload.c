@@ -267,10 +267,10 @@ TEST(the_longest_link_is_named) {
 // 0, or the error of a run with so much free memory for two ranks; its line in e.
 static int fit(const struct RankSettings *s, size_t free_bytes, struct Error *e) {
     struct Forecast f;
-    struct FitRequest r = {
-        .settings = s, .host = {free_bytes, 0}, .processes_here = 1, .ranks_here = s->ranks};
+    const struct World w = world_of_threads(s->ranks);
+    const struct PredictRequest r = {.settings = s, .world = &w};
     *e = (struct Error){0};
-    return fit_or_refuse(&r, &f, e);
+    return fit_or_refuse(&r, (struct RankDeviceMemory){free_bytes, 0}, &(struct Speeds){0}, &f, e);
 }
 
 // With --device cpu both tiers lie in the machine's memory; a GPU's is its own.

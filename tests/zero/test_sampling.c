@@ -1,7 +1,7 @@
 // Samples: that they end at a token that ends a text, on all ranks alike; and that a cache of keys
 // and values, and a rank that only generates, change no token of them.
-#include "zero/rank/generate.h"
 #include "tests/lib/child.h"
+#include "tests/lib/generate.h"
 #include "tests/lib/scratch.h"
 #include "tests/lib/test.h"
 #include "tests/lib/tiny.h"

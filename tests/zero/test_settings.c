@@ -284,7 +284,8 @@ static void write_checkpoint(const char *out, unsigned step, const char *identit
 }
 
 static void look(const char *out, const char *which, struct SettingsUse *use) {
-    struct Resume r = {.asked = {.out = out, .which = which}};
+    const struct World alone = world_of_threads(1);
+    struct Resume r = {.asked = {.out = out, .which = which, .world = &alone}};
     resume_peek(&r, use);
 }
 

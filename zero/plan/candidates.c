@@ -250,10 +250,7 @@ uint64_t candidate_distance(const struct Candidate *c, const struct Candidate *s
                             bool host_is_short, bool disk) {
     uint64_t group = group_distance(c, said, host_is_short, disk || uses_disk(said));
     uint64_t layout = layout_distance(c, said);
-    bool differs = c->moments != said->moments || c->master == MASTER_BF16;
-    if (group == CANDIDATE_NOT || layout == CANDIDATE_NOT || (differs && c->master != said->master))
-        return CANDIDATE_NOT;
-    return c->moments == said->moments ? group + layout : CANDIDATE_NOT;
+    return group == CANDIDATE_NOT || layout == CANDIDATE_NOT ? CANDIDATE_NOT : group + layout;
 }
 
 // Returns `said` with the most offloaded that has the optimizer in tier `opt`.
@@ -266,7 +263,7 @@ static struct Candidate most_offload(enum TierKind opt, const struct Candidate *
 }
 
 uint64_t candidate_distance_with_batch(const struct Candidate *c, const struct Candidate *said) {
-    if (c->master != said->master || c->moments != said->moments)
+    if (c->master != said->master)
         return CANDIDATE_NOT;
     if (same_choices(c, said))
         return 0;
@@ -333,7 +330,6 @@ static bool forecast_candidate(const struct Trials *t, const struct Candidate *c
 
 bool trials_fit(void *trials, const struct Candidate *c) {
     struct Trials *t = trials;
-    t->tried++;
     t->last_exists = forecast_candidate(t, c, &t->last);
     if (!t->last_exists)
         return false;

@@ -61,10 +61,10 @@ enum { CANDIDATE_BYTES = 256 };
 void candidate_describe(const struct Candidate *c, const struct Candidate *from, const char *folder,
                         char text[CANDIDATE_BYTES]);
 
-// Returns how far c is from what was said, for advice: stages and recomputation, then offload to
-// the CPU, split master weights, the disk or, if host_is_short, less offload. disk: there is one.
-// CANDIDATE_NOT: that is no advice. candidate_distance_with_batch is for those that also get a
-// smaller batch.
+// Returns how far c, one of a list without other moments and bf16 masters, is from what was said,
+// for advice: stages and recomputation, then offload to the CPU, split master weights, the disk or,
+// if host_is_short, less offload. disk: there is one. CANDIDATE_NOT: that is no advice.
+// candidate_distance_with_batch is for those that also get a smaller batch.
 #define CANDIDATE_NOT UINT64_MAX
 uint64_t candidate_distance(const struct Candidate *c, const struct Candidate *said,
                             bool host_is_short, bool disk);
@@ -77,12 +77,11 @@ struct Trials {
     int ranks_here;
     bool advice;                  // a run would refuse --host-mem and its kin without offload
     struct Device *device, *host; // lent to dry ranks
-    size_t tried;
-    bool last_exists;         // there is such a run as the last candidate
-    struct Forecast last;     // its forecast
-    struct Candidate nearest; // one that fits, or the one that exceeds least
-    size_t excess;            // what it needs beyond all limits; SIZE_MAX: there is none
-    struct Needs needs;       // its, on one rank
+    bool last_exists;             // there is such a run as the last candidate
+    struct Forecast last;         // its forecast
+    struct Candidate nearest;     // one that fits, or the one that exceeds least
+    size_t excess;                // what it needs beyond all limits; SIZE_MAX: there is none
+    struct Needs needs;           // its, on one rank
 };
 int trials_open(struct Trials *t, const struct RankSettings *s, const struct Capacity *room,
                 int ranks_here, bool advice, struct Error *e);

@@ -112,7 +112,7 @@ static int report_nothing_fits(const struct Search *s, struct Error *e) {
     if (s->trials.excess == SIZE_MAX)
         return candidates_refuse_flags(e);
     candidate_describe(&s->trials.nearest, &said, r->settings->nvme.folder, flags);
-    capacity_describe(&r->room, &s->trials.needs, lack);
+    capacity_describe(&r->room, &s->trials.needs, NULL, lack);
     return error_set(
         e, -ENOMEM, E_FIT_NOTHING,
         "--fit auto: nothing fits; even with%s, %s; use more --ranks or a smaller model",
@@ -135,7 +135,6 @@ int choose(const struct ChooseRequest *r, struct Choices *out, struct Error *e) 
         if (r->open.batch)
             free(batch);
         free(list);
-        out->tried = s.trials.tried;
         err = out->n ? 0 : report_nothing_fits(&s, e);
     }
     trials_close(&s.trials);

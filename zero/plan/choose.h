@@ -30,7 +30,7 @@ enum { BEST = 3 };
 struct Choices {
     struct Choice best[BEST]; // the first takes the least time
     size_t n;                 // of them
-    size_t candidates, tried; // that there are, without batches; forecasts that were made
+    size_t candidates;        // that there are, without batches
 };
 
 // Errors: -ENOMEM where nothing fits, with what comes nearest and what it lacks; those of

@@ -22,7 +22,6 @@ struct Search {
     const struct Cluster *c;
     const struct FitOpen *open;
     const struct RankSettings *said;
-    size_t shard_size; // as said; 0: nobody did
     struct ClusterChoices *out;
     size_t least; // bytes of a GPU, of all valid settings; SIZE_MAX: there are none
 };
@@ -93,7 +92,6 @@ static void try_grid(struct Search *s, size_t tp, size_t pp) {
     struct Error ignored;
     r.tp = tp;
     r.pp = pp;
-    r.shard_size = s->shard_size;
     bool is_valid = (size_t)r.ranks % (tp * pp) == 0 && pp <= r.model.layers &&
                     !model_config_check_parts(&r.model, tp, &ignored) &&
                     s->said->global_batch % (size_t)settings_data_ranks(&r) == 0;
@@ -115,7 +113,8 @@ int cluster_choose(const struct Cluster *c, const struct RankSettings *asked,
                    const struct FitOpen *open, struct ClusterChoices *out, struct Error *e) {
     struct RankSettings said = *asked;
     bool all = said.shard_size == (size_t)settings_data_ranks(&said);
-    struct Search s = {c, open, &said, all ? 0 : said.shard_size, out, SIZE_MAX};
+    struct Search s = {c, open, &said, out, SIZE_MAX};
+    said.shard_size = all ? 0 : said.shard_size; // else each grid has its own
     *out = (struct ClusterChoices){.n = 0};
     int err = cluster_check(c, &said, e);
     if (!err)

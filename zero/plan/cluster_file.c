@@ -15,14 +15,11 @@ static const double MOST = 1e18; // FLOP or bytes, and more than any has
 
 enum KeyType { KEY_COUNT, KEY_BYTES, KEY_RATE, KEY_SECONDS };
 
-// The values that each type of key may have, in words.
-static const struct {
-    double low; // that and above; of a rate only above
-    const char *expected;
-} types[] = {[KEY_COUNT] = {1, "a whole number from 1 to 16384"},
-             [KEY_BYTES] = {0, "a number of bytes from 0 to 1e18"},
-             [KEY_RATE] = {0, "a number above 0, up to 1e18, per second"},
-             [KEY_SECONDS] = {0, "a number of seconds from 0 to 1"}};
+// The values that each type of key may have.
+static const char *const type_values[] = {[KEY_COUNT] = "a whole number from 1 to 16384",
+                                          [KEY_BYTES] = "a number of bytes from 0 to 1e18",
+                                          [KEY_RATE] = "a number above 0, up to 1e18, per second",
+                                          [KEY_SECONDS] = "a number of seconds from 0 to 1"};
 
 #define AT(field) offsetof(struct Cluster, field)
 static const struct ClusterKey {
@@ -90,7 +87,8 @@ static bool is_value_valid(const struct ClusterKey *k, const cJSON *item) {
     double v = cJSON_IsNumber(item) ? item->valuedouble : NAN;
     double most = k->type == KEY_COUNT ? MOST_RANKS : k->type == KEY_SECONDS ? 1 : MOST;
     bool whole = k->type != KEY_COUNT || v == floor(v);
-    return v >= types[k->type].low && v <= most && whole && (k->type != KEY_RATE || v > 0);
+    bool positive = k->type == KEY_COUNT || k->type == KEY_RATE;
+    return v <= most && whole && (positive ? v > 0 : v >= 0);
 }
 
 static int read_number(const char *path, const cJSON *tree, const struct ClusterKey *k,
@@ -101,9 +99,9 @@ static int read_number(const char *path, const cJSON *tree, const struct Cluster
         return 0;
     if (!item)
         return error_set(e, -EINVAL, E_CLUSTER_FILE, "--cluster %s: \"%s\" is missing: expected %s",
-                         path, k->name, types[k->type].expected);
+                         path, k->name, type_values[k->type]);
     if (!is_value_valid(k, item))
-        return refuse_value(path, item, types[k->type].expected, e);
+        return refuse_value(path, item, type_values[k->type], e);
     if (k->type == KEY_COUNT || k->type == KEY_BYTES)
         *(size_t *)at = (size_t)item->valuedouble;
     else

@@ -164,21 +164,6 @@ void count_passes(struct Rank *dry, bool accumulate, struct PassCount *out) {
 
 // ---- times ----
 
-#define X(op, Args) #op,
-static const char *const names[] = {KERNEL_LIST(X)};
-#undef X
-
-const char *count_name(enum KernelKind k) {
-    return names[k];
-}
-
-int count_kind(const char *name) {
-    for (int k = 0; k < NKERNEL; k++)
-        if (!strcmp(names[k], name))
-            return k;
-    return -1;
-}
-
 // A product of few rows moves as much of weights and their gradients as one of many, which its rate
 // at many rows does not show: its operands come at the rate of a norm, which does nothing else.
 double count_seconds(const struct KernelCount *c, const struct KernelRates *r) {

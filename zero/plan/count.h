@@ -54,8 +54,6 @@ struct KernelRates {
     double of[NKERNEL];
     double call; // seconds that each call takes besides
 };
-const char *count_name(enum KernelKind k);
-int count_kind(const char *name); // -1: no kernel
 
 // Seconds; 0 where a kernel that is called has no rate.
 double count_seconds(const struct KernelCount *c, const struct KernelRates *r);

@@ -85,27 +85,15 @@ static bool search_advice(struct Advice *s) {
     return found;
 }
 
-// Describes what the fitting candidate needs of each memory that the run lacks.
-static void describe_least(const struct Advice *s, const struct Needs *run, char text[LACK_BYTES]) {
-    size_t at = 0;
-    for (enum Shortage of = SHORT_DEVICE; of < NSHORTAGE; of++) {
-        char one[LACK_BYTES];
-        if (run->of[of] <= s->trials.room->of[of] || at >= LACK_BYTES)
-            continue;
-        capacity_describe_need(&s->trials.needs, of, one);
-        at += (size_t)snprintf(text + at, LACK_BYTES - at, "%s%s", at ? ", and " : "", one);
-    }
-}
-
 // Searches for advice, and makes the error. advice: the change as flags, or "" where none helps.
 static int refuse_run(struct Advice *s, char advice[CANDIDATE_BYTES], struct Error *e) {
     const char *none = "no stage, recomputation, offload or batch makes it fit";
     struct Candidate said = candidate_of(&s->run->settings);
     char lack[LACK_BYTES], least[LACK_BYTES], flags[CANDIDATE_BYTES];
-    capacity_describe(s->trials.room, &s->trials.needs, lack);
+    capacity_describe(s->trials.room, &s->trials.needs, NULL, lack);
     struct Needs lacks = s->trials.needs;
     bool found = search_advice(s);
-    describe_least(s, &lacks, least);
+    capacity_describe(s->trials.room, &lacks, &s->trials.needs, least);
     candidate_describe(&s->trials.nearest, &said, s->run->settings.nvme.folder, flags);
     snprintf(advice, CANDIDATE_BYTES, "%s", found ? flags + 1 : "");
     if (found)
@@ -114,7 +102,7 @@ static int refuse_run(struct Advice *s, char advice[CANDIDATE_BYTES], struct Err
     if (!flags[0])
         return error_set(e, -ENOMEM, E_MEMORY, "%s; %s; use more --ranks or a smaller model", lack,
                          none);
-    capacity_describe(s->trials.room, &s->trials.needs, least);
+    capacity_describe(s->trials.room, &s->trials.needs, NULL, least);
     return error_set(e, -ENOMEM, E_MEMORY,
                      "%s; %s; even with%s, %s; use more --ranks or a smaller model", lack, none,
                      flags, least);
@@ -133,15 +121,15 @@ static int advise(const struct Forecast *run, const struct Capacity *room,
 }
 
 // Checks the space on the disk, which nothing but files can tell about: a plan leaves it alone.
-static int check_disk(const struct FitRequest *r, const struct Forecast *f, struct Error *e) {
+static int check_disk(const struct PredictRequest *r, const struct Forecast *f, struct Error *e) {
     size_t bytes = f->demand.of[TIER_NVME].here; // of each process that shares the disk
     size_t processes = (size_t)(f->work.disk_ranks / f->ranks_here);
     return r->plan || !bytes ? 0 : nvme_preflight(&r->settings->nvme, bytes * processes, e);
 }
 
 // Prints the forecast, with its stages. advice: NULL where it fits.
-static int print_forecast(const struct FitRequest *r, const struct Forecast *f, const char *advice,
-                          struct Error *e) {
+static int print_forecast(const struct PredictRequest *r, const struct Forecast *f,
+                          const char *advice, struct Error *e) {
     struct PipelineForecast pipeline;
     int err = pipeline_predict(r->settings, &pipeline, e);
     if (!err && r->json) {
@@ -156,20 +144,24 @@ static int print_forecast(const struct FitRequest *r, const struct Forecast *f, 
     return err;
 }
 
-int fit_or_refuse(const struct FitRequest *r, struct Forecast *out, struct Error *e) {
+int fit_or_refuse(const struct PredictRequest *r, struct RankDeviceMemory host,
+                  const struct Speeds *speeds, struct Forecast *out, struct Error *e) {
+    const struct World *w = r->world;
     struct RankDeviceMemory memory;
-    int err = rank_device_memory(r->settings, r->host, r->processes_here, &memory, e);
+    int err = rank_device_memory(r->settings, host, w->node_size, &memory, e);
     if (!err)
-        err = footprint_predict(r->settings, memory.process_bytes, r->ranks_here, out, e);
+        err = footprint_predict(r->settings, memory.process_bytes, w->count, out, e);
     if (err)
         return err;
-    out->speeds = r->speeds;
-    out->is.host_bytes = r->host.process_bytes + out->is.own_bytes + out->demand.host_bytes;
+    out->speeds = *speeds;
+    out->is.host_bytes = host.process_bytes + out->is.own_bytes + out->demand.host_bytes;
     char advice[CANDIDATE_BYTES] = "";
-    struct Capacity room = capacity_of(r->settings, &memory, r->host.free_bytes, r->ranks_here,
-                                       r->processes_here, r->plan);
+    struct Capacity room =
+        capacity_of(r->settings, &memory, host.free_bytes, w->count, w->node_size, r->plan);
     struct Error unprinted;
+    int print_err = 0;
     err = capacity_shortage(out, &room) ? advise(out, &room, advice, e) : check_disk(r, out, e);
-    int print_err = r->out ? print_forecast(r, out, err ? advice : NULL, err ? &unprinted : e) : 0;
+    if (r->out && w->first == 0)
+        print_err = print_forecast(r, out, err ? advice : NULL, err ? &unprinted : e);
     return err ? err : print_err;
 }

@@ -6,7 +6,7 @@
 #include "zero/comm/grid.h"
 #include "zero/pipe/order.h"
 #include "zero/state.h"
-#include "zero/train/ahead.h"
+#include "zero/train/loop.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -65,7 +65,7 @@ static size_t io_bytes(struct Rank *dry, const struct RankSettings *s) {
 static size_t own_bytes(struct Rank *dry, const struct RankSettings *s) {
     size_t chunks = s->master_format == MASTER_SPLIT ? 2 : 1;
     size_t whole = largest_shard(dry) * (size_t)settings_shard_ranks(s) * dtype_size(s->grad_dtype);
-    size_t bytes = chunks * chunk_bytes(dry) + feed_host_bytes(s) + ahead_bytes(s);
+    size_t bytes = chunks * chunk_bytes(dry) + feed_host_bytes(s) + loop_bytes_ahead(s);
     // Pieces of a collective between processes that are sent, and such that arrive, which a rank's
     // staging on the device is not (zero/comm/mpi.c).
     if (s->processes && s->ranks > 1)

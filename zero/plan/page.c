@@ -27,44 +27,25 @@ static const char place[] = "@PLANS@"; // of the table in it
 
 // ---- the dials ----
 
-enum { DIAL_WORDS = 6, DIAL_VALUES = 8 };
+enum { DIAL_FLAGS = 3, DIAL_WORDS = 2 * DIAL_FLAGS, DIAL_VALUES = 8 };
 static const struct Dial {
-    const char *name, *set_by[3]; // flags that set it
-    struct DialValue {
-        const char *name, *words[DIAL_WORDS];
-    } value[DIAL_VALUES]; // of the model's dial the presets
+    const char *name, *flag[DIAL_FLAGS]; // those that set it
+    const char *value[DIAL_VALUES];      // of the first flag; offload's stand for words
 } dials[] = {
-    {"model", {"model", "init"}, {{NULL, {NULL}}}},
-    {"dtype", {"dtype"}, {{"bf16", {"--dtype", "bf16"}}, {"fp32", {"--dtype", "fp32"}}}},
-    {"stage",
-     {"zero"},
-     {{"0", {"--zero", "0"}},
-      {"1", {"--zero", "1"}},
-      {"2", {"--zero", "2"}},
-      {"3", {"--zero", "3"}}}},
+    {"model", {"--model", "--init"}, {NULL}}, // the presets
+    {"dtype", {"--dtype"}, {"bf16", "fp32"}},
+    {"stage", {"--zero"}, {"0", "1", "2", "3"}},
     {"offload",
-     {"offload-optimizer", "offload-param", "offload-activations"},
-     {{"none", {NULL}},
-      {"optimizer", {"--offload-optimizer", "cpu"}},
-      {"all",
-       {"--offload-optimizer", "cpu", "--offload-param", "cpu", "--offload-activations", "cpu"}}}},
-    {"ranks",
-     {"ranks"},
-     {{"1", {"--ranks", "1"}},
-      {"2", {"--ranks", "2"}},
-      {"4", {"--ranks", "4"}},
-      {"8", {"--ranks", "8"}},
-      {"16", {"--ranks", "16"}},
-      {"32", {"--ranks", "32"}},
-      {"64", {"--ranks", "64"}}}},
-    {"batch",
-     {"batch"},
-     {{"1", {"--batch", "1"}},
-      {"2", {"--batch", "2"}},
-      {"4", {"--batch", "4"}},
-      {"8", {"--batch", "8"}}}},
+     {"--offload-optimizer", "--offload-param", "--offload-activations"},
+     {"none", "optimizer", "all"}},
+    {"ranks", {"--ranks"}, {"1", "2", "4", "8", "16", "32", "64"}},
+    {"batch", {"--batch"}, {"1", "2", "4", "8"}},
 };
-enum { DIAL_MODEL, NDIAL = sizeof dials / sizeof dials[0] };
+enum { DIAL_MODEL, DIAL_OFFLOAD = 3, NDIAL = sizeof dials / sizeof dials[0] };
+
+struct DialValue {
+    const char *name, *words[DIAL_WORDS];
+};
 
 static bool user_gives(const struct PageRequest *r, const char *flag) {
     return r->said->source(r->said->flags, flag) != FLAG_FROM_DEFAULT;
@@ -73,25 +54,28 @@ static bool user_gives(const struct PageRequest *r, const char *flag) {
 // True if a flag that the user gives sets the dial.
 static bool is_set(const struct PageRequest *r, const struct Dial *d) {
     bool set = false;
-    for (int i = 0; i < 3 && d->set_by[i]; i++)
-        set |= user_gives(r, d->set_by[i]);
+    for (int i = 0; i < DIAL_FLAGS && d->flag[i]; i++)
+        set |= user_gives(r, d->flag[i] + strlen("--"));
     return set;
 }
 
 // Returns a dial's value number i in *out; false: it has none. One that is set has one, without
 // words.
 static bool dial_value(const struct PageRequest *r, int dial, int i, struct DialValue *out) {
+    static const int offloaded[] = {0, 1, DIAL_FLAGS}; // flags that say cpu
+    const struct Dial *d = &dials[dial];
     const struct Preset *preset = dial == DIAL_MODEL ? preset_at((size_t)i) : NULL;
     *out = (struct DialValue){"as given", {NULL}};
-    if (is_set(r, &dials[dial]))
+    if (is_set(r, d))
         return i == 0;
-    if (dial == DIAL_MODEL && preset)
-        *out = (struct DialValue){preset->name, {"--model", preset->name}};
-    else if (dial != DIAL_MODEL && i < DIAL_VALUES)
-        *out = dials[dial].value[i];
-    else
+    out->name = preset ? preset->name : i < DIAL_VALUES ? d->value[i] : NULL;
+    if (!out->name)
         return false;
-    return out->name != NULL;
+    for (int k = 0; k < (dial == DIAL_OFFLOAD ? offloaded[i] : 1); k++) {
+        out->words[2 * k] = d->flag[k];
+        out->words[2 * k + 1] = dial == DIAL_OFFLOAD ? "cpu" : out->name;
+    }
+    return true;
 }
 
 // ---- the columns ----
@@ -472,8 +456,8 @@ int page_write(const struct PageRequest *r, struct Error *e) {
         size_t bytes = strlen(page);
         err = file_replace(r->path, page, bytes, e);
         if (!err)
-            fprintf(r->out, "%s: %zu plans, %zu refused, %.2f MB; open it in a browser\n", r->path,
-                    p.made, p.n - p.made, (double)bytes / 1e6);
+            printf("%s: %zu plans, %zu refused, %.2f MB; open it in a browser\n", r->path, p.made,
+                   p.n - p.made, (double)bytes / 1e6);
         free(page);
         free(table);
     }

@@ -23,11 +23,10 @@ struct PageRequest {
     void (*forget)(void *context); // after each read, also one that failed
     void *context;
     const char *path;
-    FILE *out; // where a line is printed about what was made
 };
 
-// Writes the page, in place of one that was there. Errors: -errno of the file; where every command
-// is refused, that of the last.
+// Writes the page, in place of one that was there, and prints a line about it. Errors: -errno of
+// the file; where every command is refused, that of the last.
 int page_write(const struct PageRequest *r, struct Error *e);
 
 #endif

@@ -321,19 +321,12 @@ int predict(const struct PredictRequest *r, struct Forecast *out, struct Error *
     if (r->steps && !is_here(r->settings))
         card_assume(r->settings, &unused, &speeds);
     memory_peak_reset();
-    struct FitRequest fit = {.settings = r->settings,
-                             .host = {memory_free_bytes(), memory_resident_bytes()},
-                             .processes_here = r->world->node_size,
-                             .ranks_here = r->world->count,
-                             .speeds = speeds,
-                             .plan = r->plan,
-                             .out = r->world->first == 0 ? r->out : NULL,
-                             .json = r->json};
+    struct RankDeviceMemory host = {memory_free_bytes(), memory_resident_bytes()};
     int err = 0;
-    if (fit.out && r->settings->show_chain)
+    if (r->world->first == 0 && r->out && r->settings->show_chain)
         err = chains_print(r->out, r->settings, e);
     if (!err)
-        err = fit_or_refuse(&fit, out, e);
+        err = fit_or_refuse(r, host, &speeds, out, e);
     if (!err && r->steps) {
         warn_alone(r);
         warn_few_micro_batches(r);

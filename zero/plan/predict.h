@@ -54,20 +54,12 @@ char *predict_compare(const struct PredictRequest *r, const struct Forecast *for
 
 // ---- fit.c ----
 
-struct FitRequest {
-    const struct RankSettings *settings;
-    struct RankDeviceMemory host; // what the machine has for all its processes, and this one takes
-    int processes_here;           // on this machine
-    int ranks_here;               // of this process
-    struct Speeds speeds;         // for the time that a step takes
-    bool plan;                    // it may be for another machine: only flags bound it
-    FILE *out;                    // where the forecast is printed; NULL: nowhere
-    bool json;                    // print it for a program
-};
-
-// Predicts what the run takes and prints it. Errors: those of footprint_predict, rank_device_memory
-// and nvme_preflight; -ENOMEM for a run that does not fit, with a line that says what is too much
-// and the smallest change that would make it fit, or that none does.
-int fit_or_refuse(const struct FitRequest *r, struct Forecast *out, struct Error *e);
+// Predicts what the run takes and prints it. host: what the machine's memory has for all its
+// processes, and this one takes; speeds: for the time that a step takes. Errors: those of
+// footprint_predict, rank_device_memory and nvme_preflight; -ENOMEM for a run that does not fit,
+// with a line that says what is too much and the smallest change that would make it fit, or that
+// none does.
+int fit_or_refuse(const struct PredictRequest *r, struct RankDeviceMemory host,
+                  const struct Speeds *speeds, struct Forecast *out, struct Error *e);
 
 #endif

@@ -16,6 +16,11 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
+
+#define X(op, Args) #op,
+static const char *const kernel_names[] = {KERNEL_LIST(X)};
+#undef X
 
 enum { LAYERS = 2, CHANNELS = 768, VOCAB = 4096, TOKENS = 1024, STEPS = 6, CALLS = 512 };
 
@@ -96,9 +101,11 @@ struct Timing {
 };
 
 static void add_call(struct Calls *c, int *at, const struct TraceRecord *t) {
-    int k = count_kind(t->name);
+    int k = 0;
     double seconds = t->end - t->begin;
-    if (k < 0 || *at == CALLS)
+    while (k < NKERNEL && strcmp(kernel_names[k], t->name) != 0)
+        k++;
+    if (k == NKERNEL || *at == CALLS)
         return;
     bool again = *at < c->n && c->kernel[*at] == k;
     c->kernel[*at] = k;
@@ -219,38 +226,17 @@ static char *rate_key(const struct RankSettings *s, int ranks, const char *what)
     return name;
 }
 
-// True if the small model has the kernel: only then is its rate asked for.
-static bool has_kernel(const struct RankSettings *s, int k) {
-    const struct Family *f = s->model.family;
-    bool rotary = f->position == POSITION_ROTARY, swiglu = f->mlp == MLP_SWIGLU;
-    switch (k) {
-    case KERNEL_rotate_forward:
-    case KERNEL_rotate_backward:
-        return rotary;
-    case KERNEL_swiglu_forward:
-    case KERNEL_swiglu_backward:
-        return swiglu;
-    case KERNEL_gelu_forward:
-        return !swiglu;
-    case KERNEL_dropout:
-        return s->model.lora.rank > 0;
-    case KERNEL_classifier_part:
-    case KERNEL_classifier_merge:
-    case KERNEL_step_clip:
-    case KERNEL_attention_cached:
-    case KERNEL_cast:
-    case KERNEL_fill_normal:
-    case KERNEL_rank_sum:
-    case KERNEL_rank_gather:
-    case KERNEL_quantize:
-    case KERNEL_dequantize:
-    case KERNEL_requantize:
-    case KERNEL_nf4_quantize:
-    case KERNEL_nf4_dequantize:
-        return false;
-    default:
-        return true;
-    }
+// Counts the kernels of a step of the small model: only their rates are asked for.
+static struct KernelCount count_small_step(const struct RankSettings *s, int ranks) {
+    struct RankSettings small = rates_settings(s);
+    struct Rehearsal step = {.sums = {0}};
+    struct Rank dry;
+    struct Error ignored;
+    small.ranks = ranks;
+    if (rank_open(&dry, &small, true, &ignored) == 0)
+        rehearse(&dry, NULL, NULL, &step);
+    rank_close(&dry);
+    return step.kernels;
 }
 
 static const double CALL_SECONDS = 5e-6; // of a queue, to begin with the next
@@ -258,12 +244,13 @@ static const double CALL_SECONDS = 5e-6; // of a queue, to begin with the next
 void rates_find(const struct RankSettings *s, int ranks_here, KeepMeasured *keep,
                 const char *folder, struct Rates *out) {
     struct Timing timing = {.settings = s, .ranks = ranks_here};
+    struct KernelCount step = count_small_step(s, ranks_here);
     *out = (struct Rates){.kernels.call = CALL_SECONDS};
     for (int k = 0; k <= NKERNEL; k++) {
         struct RateQuestion asked = {&timing, k};
-        if (k == NKERNEL ? ranks_here == 1 : !has_kernel(s, k))
+        if (k == NKERNEL ? ranks_here == 1 : !(step.calls[k] > 0))
             continue;
-        char *key = rate_key(s, ranks_here, k == NKERNEL ? "sent" : count_name((enum KernelKind)k));
+        char *key = rate_key(s, ranks_here, k == NKERNEL ? "sent" : kernel_names[k]);
         *(k == NKERNEL ? &out->sent : &out->kernels.of[k]) =
             keep(folder, key, measure_rate, &asked);
         free(key);

@@ -4,7 +4,6 @@
 
 #include "kernels/trace.h"
 
-#include <stdio.h>
 #include <string.h>
 
 // Finds the reason by the beginning of an event's name (docs/events.md).
@@ -67,18 +66,13 @@ int breakdown_waited(const struct BreakdownTimes *t, struct LogValue out[]) {
 
 char *breakdown_text(const struct BreakdownTimes *t, bool host) {
     struct LogValue share[BREAKDOWN_VALUES];
-    char text[2][256]; // of queues, and of reasons
-    size_t n[2] = {0};
-    int idle = breakdown_shares(t, host, share) - 1;
-    for (int i = 0; i < idle; i++) {
-        bool waits = i >= idle - NWAITREASON;
-        const char *name = share[i].name + (waits ? strlen("wait_") : 0);
-        n[waits] += (size_t)snprintf(text[waits] + n[waits], sizeof text[waits] - n[waits],
-                                     "  %s %.1f%%", name, 100 * share[i].value);
-    }
-    return base_format("of rank 0's steps, queues were busy%s\n"
-                       "compute waited for%s  and was idle %.1f%%",
-                       text[0], text[1], 100 * share[idle].value);
+    char *text = base_format("of rank 0's steps, queues were busy");
+    int idle = breakdown_shares(t, host, share) - 1, waits = idle - NWAITREASON;
+    for (int i = 0; i < idle; i++)
+        base_append(&text, "%s  %s %.1f%%", i == waits ? "\ncompute waited for" : "",
+                    share[i].name + (i >= waits ? strlen("wait_") : 0), 100 * share[i].value);
+    base_append(&text, "  and was idle %.1f%%", 100 * share[idle].value);
+    return text;
 }
 
 // ---- steps ----

@@ -169,19 +169,15 @@ static void add_token(struct Generation *g, struct GenText *x, size_t row, size_
     x->active = x->count < x->full_at && !sample_stops(x->sampling, drawn);
 }
 
-// Brings the n rows of logits of the last pass to the host.
-static void read_logits(struct Generation *g, size_t n) {
+// Waits for the last pass, and brings its n rows of logits to the host.
+static void wait_for_pass(struct Generation *g, size_t n) {
     struct Rank *r = g->rank;
     size_t row = r->model.config.vocab_padded * dtype_size(r->model.config.dtype);
-    if (has_logits(r)) {
-        device_copy(r->device, QUEUE_OUT, g->rows, r->acts.logits, n * r->acts.tp_size * row);
-        device_sync_queue(r->device, QUEUE_OUT);
-    }
-}
-
-static void wait_for_pass(struct Generation *g, size_t n) {
-    device_sync_queue(g->rank->device, QUEUE_COMPUTE);
-    read_logits(g, n);
+    device_sync_queue(r->device, QUEUE_COMPUTE);
+    if (!has_logits(r))
+        return;
+    device_copy(r->device, QUEUE_OUT, g->rows, r->acts.logits, n * r->acts.tp_size * row);
+    device_sync_queue(r->device, QUEUE_OUT);
 }
 
 // A text that grew past what the model sees goes on with its second half.
@@ -258,17 +254,4 @@ int32_t *generation_share(struct Rank *r, const int32_t *ids, size_t *count) {
         all[i + 1] = (int32_t)(uint32_t)(got >> 32);
     }
     return all;
-}
-
-size_t rank_generate(struct Rank *r, int32_t *text, size_t length, size_t count,
-                     const struct Sampling *s) {
-    struct Generation g;
-    generation_open(&g, r);
-    generation_begin(&g, 0, text, length, count, s);
-    while (generation_step(&g))
-        ;
-    size_t made = g.text[0].count - length;
-    memcpy(text + length, g.text[0].ids + length, made * sizeof *text);
-    generation_close(&g);
-    return made;
 }

@@ -55,9 +55,4 @@ int generation_check(const struct Generation *g, struct Error *e);
 // others mean nothing.
 int32_t *generation_share(struct Rank *r, const int32_t *ids, size_t *count);
 
-// Continues one text to its end: appends at most `count` tokens to the `length` of `text`, which
-// has space for them. Returns how many.
-size_t rank_generate(struct Rank *r, int32_t *text, size_t length, size_t count,
-                     const struct Sampling *s);
-
 #endif

@@ -334,14 +334,10 @@ char *rank_device_update_name(const struct UpdateBenchmark *u) {
     const struct RankSettings *s = u->settings;
     bool cpu = u->host || s->device == DEVICE_CPU;
     char *where = cpu ? describe_cpu(s) : device_name_cuda(gpu_of(s));
-    bool fp32 = s->master_format == MASTER_FP32; // the name from before there were others
-    char *name = base_format("AdamW B/s, %s, gradients %s, moments %s, %s%sof %zu, %s",
-                             dtype_name(s->model.dtype), dtype_name(s->grad_dtype),
-                             dtype_name(s->moments_dtype), fp32 ? "" : "master ",
-                             fp32                               ? ""
-                             : s->master_format == MASTER_SPLIT ? "split, "
-                                                                : "bf16, ",
-                             u->n, where);
+    char *name =
+        base_format("AdamW B/s, %s, gradients %s, moments %s, master %s, of %zu, %s",
+                    dtype_name(s->model.dtype), dtype_name(s->grad_dtype),
+                    dtype_name(s->moments_dtype), master_name(s->master_format), u->n, where);
     free(where);
     return name;
 }

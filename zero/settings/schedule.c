@@ -15,11 +15,6 @@ static double lr_at_share(const struct LrSchedule *s, double share_of_lr) {
     return s->min_lr + (s->lr - s->min_lr) * share_of_lr;
 }
 
-static bool is_deepspeed_kind(enum Schedule kind) {
-    return kind == SCHEDULE_WARMUP_LR || kind == SCHEDULE_WARMUP_DECAY_LR ||
-           kind == SCHEDULE_WARMUP_COSINE_LR;
-}
-
 // Returns the rate on half a cosine, one step ahead of WarmupDecayLR's line; done >= warmup.
 static double deepspeed_cosine(const struct LrSchedule *s, uint64_t done, uint64_t warmup) {
     double span = s->steps > warmup ? (double)(s->steps - warmup) : 1;
@@ -47,7 +42,7 @@ static double deepspeed_lr(const struct LrSchedule *s, uint64_t done) {
 }
 
 double schedule_lr(const struct LrSchedule *s, uint64_t done) {
-    if (is_deepspeed_kind(s->kind))
+    if (s->kind >= SCHEDULE_WARMUP_LR)
         return deepspeed_lr(s, done);
     if (done < s->warmup)
         return s->lr * (double)(done + 1) / (double)s->warmup;

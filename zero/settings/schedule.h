@@ -4,13 +4,14 @@
 #include "kernels/kernels.h"
 
 enum Schedule {
-    SCHEDULE_CONSTANT,  // lr after the warm-up
-    SCHEDULE_COSINE,    // half a cosine from lr to min_lr (Loshchilov, Hutter 2017)
-    SCHEDULE_LINEAR,    // a line from lr to min_lr
-    SCHEDULE_WSD,       // lr, then a line to min_lr over the last part (Hu et al. 2024, MiniCPM)
-    SCHEDULE_WARMUP_LR, // DeepSpeed's WarmupLR: logarithmic warm-up from min_lr to lr, then lr
-    SCHEDULE_WARMUP_DECAY_LR,  // DeepSpeed's WarmupDecayLR: the same warm-up, then a line to min_lr
-    SCHEDULE_WARMUP_COSINE_LR, // DeepSpeed's WarmupCosineLR: from 0, then half a cosine to min_lr
+    SCHEDULE_CONSTANT, // lr after the warm-up
+    SCHEDULE_COSINE,   // half a cosine from lr to min_lr (Loshchilov, Hutter 2017)
+    SCHEDULE_LINEAR,   // a line from lr to min_lr
+    SCHEDULE_WSD,      // lr, then a line to min_lr over the last part (Hu et al. 2024, MiniCPM)
+    // From here on DeepSpeed's:
+    SCHEDULE_WARMUP_LR,        // WarmupLR: logarithmic warm-up from min_lr to lr, then lr
+    SCHEDULE_WARMUP_DECAY_LR,  // WarmupDecayLR: the same warm-up, then a line to min_lr
+    SCHEDULE_WARMUP_COSINE_LR, // WarmupCosineLR: from 0, then half a cosine to min_lr
     NSCHEDULE
 };
 

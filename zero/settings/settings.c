@@ -265,7 +265,7 @@ int settings_of_ranks(const struct Settings *s, const struct World *w, size_t vo
         err = model_config_check_parts(&out->model, (size_t)settings_tp_size(out), e);
     if (!err)
         err = settings_check_split(out, e);
-    return err ? err : settings_check_rows(out, e);
+    return err;
 }
 
 int settings_set_batch(struct RankSettings *s, size_t batch) {
@@ -314,14 +314,10 @@ struct ZeroOptions settings_zero(const struct RankSettings *s) {
     };
 }
 
-int settings_stage(const struct RankSettings *s) {
-    struct Grid grid = settings_grid(s);
-    return grid_coord(&grid, s->rank, AXIS_PP);
-}
-
 size_t settings_acts_in_flight(const struct RankSettings *s) {
-    return s->acts_in_flight ? s->acts_in_flight
-                             : order_kept(settings_stages(s), settings_stage(s), s->nmicro);
+    struct Grid grid = settings_grid(s);
+    int stage = grid_coord(&grid, s->rank, AXIS_PP);
+    return s->acts_in_flight ? s->acts_in_flight : order_kept(settings_stages(s), stage, s->nmicro);
 }
 
 bool settings_needs_offload(const struct RankSettings *s) {

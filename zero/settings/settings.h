@@ -181,7 +181,6 @@ int settings_check(const struct Settings *s, const struct SettingsUse *use, stru
 // stages; and the steps of a warm-up, which may be known later.
 int settings_check_tp(const struct RankSettings *s, struct Error *e);
 int settings_check_split(const struct RankSettings *s, struct Error *e);
-int settings_check_rows(const struct RankSettings *s, struct Error *e);
 int settings_check_shards(const struct RankSettings *s, struct Error *e);
 int settings_check_warmup(const struct LrSchedule *l, struct Error *e);
 
@@ -228,8 +227,7 @@ static inline int settings_tp_size(const struct RankSettings *s) {
 static inline int settings_stages(const struct RankSettings *s) {
     return s->pp ? (int)s->pp : 1;
 }
-// This rank's pipeline stage, and the most micro-batches whose activations it keeps at a time.
-int settings_stage(const struct RankSettings *s);
+// The most micro-batches whose activations this rank keeps at a time.
 size_t settings_acts_in_flight(const struct RankSettings *s);
 static inline int settings_data_ranks(const struct RankSettings *s) {
     return s->ranks / (settings_tp_size(s) * settings_stages(s));

@@ -42,13 +42,6 @@ ASSERT_WORDS(recompute_words, NRECOMPUTE);
 ASSERT_WORDS(schedule_words, NSCHEDULE);
 ASSERT_WORDS(device_words, NDEVICEKIND + 1);
 ASSERT_WORDS(tier_words, NTIER);
-// FLAG_CHOICE writes an int.
-_Static_assert(sizeof(enum Dtype) == sizeof(int) && sizeof(enum Recompute) == sizeof(int) &&
-                   sizeof(enum Schedule) == sizeof(int) && sizeof(enum DeviceKind) == sizeof(int) &&
-                   sizeof(enum TierKind) == sizeof(int) && sizeof(enum FamilyKind) == sizeof(int) &&
-                   sizeof(enum Tie) == sizeof(int) && sizeof(enum Fit) == sizeof(int),
-               "an enum is as wide as an int");
-
 const struct Flag settings_table[] = {
     {"model", FLAG_STRING, AT(preset), "tiny", "Model", .argument = "NAME",
      .help = "The model to start from: tiny, gpt2, gpt2-medium, gpt2-large, gpt2-xl, or one of "

@@ -123,21 +123,7 @@ int settings_check_tp(const struct RankSettings *r, struct Error *e) {
                      tp_size, settings_stages(r), ranks, would_do);
 }
 
-int settings_check_split(const struct RankSettings *r, struct Error *e) {
-    size_t stages = (size_t)settings_stages(r);
-    if (r->cluster) // its stages are alike, and none has only the embedding
-        return stages <= r->model.layers
-                   ? 0
-                   : error_set(e, -EINVAL, E_PP_STAGES,
-                               "--pp %zu: expected at most one stage for each of --layers %zu",
-                               stages, r->model.layers);
-    struct SplitPart *parts = base_alloc(stages * sizeof *parts);
-    int err = split_stages(&r->model, r->recompute, (int)stages, r->pp_split, parts, e);
-    free(parts);
-    return err;
-}
-
-int settings_check_rows(const struct RankSettings *r, struct Error *e) {
+static int check_rows(const struct RankSettings *r, struct Error *e) {
     size_t tp_size = (size_t)settings_tp_size(r), t = r->model.seq_len;
     if (!r->sequence_parallel || t % tp_size == 0)
         return 0;
@@ -145,6 +131,20 @@ int settings_check_rows(const struct RankSettings *r, struct Error *e) {
                      "--seq-len %zu: expected a multiple of --tp %zu, because --sequence-parallel "
                      "splits each sequence over the tensor-parallel ranks; %zu would do",
                      t, tp_size, size_max(t / tp_size, 1) * tp_size);
+}
+
+int settings_check_split(const struct RankSettings *r, struct Error *e) {
+    size_t stages = (size_t)settings_stages(r);
+    if (r->cluster && stages > r->model.layers)
+        return error_set(e, -EINVAL, E_PP_STAGES,
+                         "--pp %zu: expected at most one stage for each of --layers %zu", stages,
+                         r->model.layers);
+    if (r->cluster) // its stages are alike, and none has only the embedding
+        return check_rows(r, e);
+    struct SplitPart *parts = base_alloc(stages * sizeof *parts);
+    int err = split_stages(&r->model, r->recompute, (int)stages, r->pp_split, parts, e);
+    free(parts);
+    return err ? err : check_rows(r, e);
 }
 
 // Refuses a value that does not divide the data-parallel ranks, and names those that do.

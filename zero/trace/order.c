@@ -36,7 +36,6 @@ struct Recorded {
 struct Order {
     const struct ZeroTrace *t;
     const struct StepNotes *notes;
-    const struct Time *time; // (notes->n)
     struct QueueState queue[TRACE_QUEUES];
     int host[TRACE_QUEUES]; // what the host has waited for: all that it queues later is behind it
     struct Recorded *recorded;
@@ -263,7 +262,7 @@ struct Operations order_operations(const struct ZeroTrace *t, uint64_t step) {
     if (n->step != step || !n->n)
         return out; // this process has made no step
     struct Time *time = times_of(t, n);
-    struct Order o = {.t = t, .notes = n, .time = time, .out = &out};
+    struct Order o = {.t = t, .notes = n, .out = &out};
     o.recorded = base_alloc((n->n + 1) * sizeof *o.recorded);
     o.has_operation = base_alloc_zeroed((n->nwork + 1) * sizeof *o.has_operation);
     clear_behind(o.host);
@@ -277,10 +276,4 @@ struct Operations order_operations(const struct ZeroTrace *t, uint64_t step) {
     free(o.recorded);
     free(time);
     return out;
-}
-
-void order_close(struct Operations *p) {
-    free(p->operation);
-    free(p->touch);
-    *p = (struct Operations){0};
 }

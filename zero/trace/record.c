@@ -27,17 +27,13 @@ static void add_touch(struct StepNotes *n, struct Touch touch) {
     n->entry[n->n - 1].ntouch++;
 }
 
-// Returns the note of some work; NULL: there is none. Their numbers grow.
+static int compare_work(const void *number, const void *work) {
+    uint64_t a = *(const uint64_t *)number, b = ((const struct Origin *)work)->number;
+    return a < b ? -1 : a > b;
+}
+
 struct Origin *notes_find_work(const struct StepNotes *n, uint64_t number) {
-    size_t low = 0, high = n->nwork;
-    while (low < high) {
-        size_t middle = (low + high) / 2;
-        if (n->work[middle].number < number)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < n->nwork && n->work[low].number == number ? &n->work[low] : NULL;
+    return n->nwork ? bsearch(&number, n->work, n->nwork, sizeof *n->work, compare_work) : NULL;
 }
 
 static void note_work(struct StepNotes *n, const struct Origin *w) {

@@ -115,9 +115,8 @@ struct Operations {
     int lost;              // operations that the rings hold no longer
 };
 
-// step: of which. close frees.
+// step: of which. free operation and touch.
 struct Operations order_operations(const struct ZeroTrace *t, uint64_t step);
-void order_close(struct Operations *p);
 
 // Bytes of a block that are in use from one operation to another; -1: since before the step, or
 // beyond.

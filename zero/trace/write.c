@@ -373,7 +373,8 @@ int zero_trace_write(const struct ZeroTrace *t, const struct ZeroTraceRun *run, 
                  "operations; raise --steps");
     write_all(&w, step);
     free(w.lives.life);
-    order_close(&w.operations);
+    free(w.operations.operation);
+    free(w.operations.touch);
     bool failed = ferror(w.f);
     if (fclose(w.f) != 0)
         return error_io(e, -errno, E_FILE_WRITE, "--trace-zero %s: cannot write the file", path);

@@ -10,7 +10,7 @@ static bool is_saved(const struct Saver *s, uint64_t step) {
     bool found = false;
     for (int i = 0; i < SAVER_FOLDERS && s->folder[i]; i++) {
         char *path = checkpoint_path(s->folder[i], step);
-        bool looks = local_disk_is_writer(s->disk ? &s->disk[i] : NULL, s->zero->all->rank);
+        bool looks = local_disk_is_writer(&s->disk[i], s->zero->all->rank);
         bool here = !looks || access(path, F_OK) == 0;
         found = zero_agree(s->zero, here ? 0 : -1) == 0 || found;
         free(path);
@@ -79,13 +79,11 @@ void judge_saved(struct Judge *j) {
     j->saver->keep.best = b->step;
 }
 
-bool judge_ends(const struct Judge *j) {
-    return j->patience && j->saver->zero->best.worse >= j->patience;
-}
-
 char *judge_end_text(const struct Judge *j) {
     const struct Zero *z = j->saver->zero;
     const struct Best *b = &z->best;
+    if (!j->patience || b->worse < j->patience)
+        return NULL;
     const char *many = b->worse == 1 ? " that is not" : "s that are not";
     if (!b->step)
         return base_format("step %llu is the last: %u validation%s finite (--patience %zu)",

@@ -31,10 +31,8 @@ void judge_finish(struct Judge *j);
 // Call it when a checkpoint has its name.
 void judge_saved(struct Judge *j);
 
-// True if the run has waited long enough for a better one.
-bool judge_ends(const struct Judge *j);
-
-// Text that the run ends, and which step is the best; free() them.
+// Texts that the run has waited long enough for a better one (NULL: it has not), and which step is
+// the best; free() them.
 char *judge_end_text(const struct Judge *j);
 char *judge_best_text(const struct Judge *j);
 

@@ -1,6 +1,8 @@
 // The end of a run that has diverged: see diverged.h. Next: resume.c.
 #include "zero/train/diverged.h"
 
+#include "kernels/show.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -44,62 +46,45 @@ static void leave_note(const struct Diverged *d, const char *folder) {
     free(path);
 }
 
-// Quotes a word for a shell's command line; free() it.
-static char *shell_word(const char *text) {
-    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-                                "_-./:=@%+,";
-    if (*text && strspn(text, plain) == strlen(text))
-        return base_format("%s", text);
-    char *word = base_format("'");
-    for (const char *rest = text; *rest;) {
-        size_t n = strcspn(rest, "'");
-        char *longer = base_format("%s%.*s%s", word, (int)n, rest, rest[n] ? "'\\''" : "");
-        free(word);
-        word = longer;
-        rest += n + (rest[n] != 0);
-    }
-    char *all = base_format("%s'", word);
-    free(word);
-    return all;
-}
-
-// Returns " --FLAG VALUE", as a shell takes it; "" if the value is NULL. Frees the value.
-static char *flag_text(const char *flag, char *value) {
-    char *word = value ? shell_word(value) : NULL;
-    char *text = word ? base_format(" --%s %s", flag, word) : base_format("%s", "");
-    free(word);
-    free(value);
-    return text;
+// Writes " --FLAG VALUE", as a shell takes it; nothing if the value is NULL.
+static void write_flag(FILE *to, const char *flag, const char *value) {
+    if (!value)
+        return;
+    fprintf(to, " --%s ", flag);
+    show_word(to, value);
 }
 
 // Returns the first of FOLDER-again, FOLDER-again-again, ... that does not exist; NULL for NULL.
 static char *unused_folder_name(const char *folder) {
-    size_t n = folder ? strlen(folder) : 0;
+    if (!folder)
+        return NULL;
+    size_t n = strlen(folder);
     while (n > 1 && folder[n - 1] == '/')
         n--;
-    char *path = folder ? base_format("%.*s-again", (int)n, folder) : NULL;
-    while (path && access(path, F_OK) == 0) {
-        char *next = base_format("%s-again", path);
-        free(path);
-        path = next;
-    }
+    char *path = base_format("%.*s-again", (int)n, folder);
+    while (access(path, F_OK) == 0)
+        base_append(&path, "-again");
     return path;
 }
 
 // Returns the flags in front of the rate: resume from `path` (NULL: none) or, is_newest, from auto.
 // A checkpoint that leads to the divergence again stays, and so the run goes on in other folders.
+// free() them.
 static char *resume_flags(const struct Diverged *d, const char *path, bool is_newest) {
-    const char *resume = is_newest ? "auto" : path;
-    char *config = is_newest ? NULL : base_format("%s/config.json", d->out);
-    char *part[] = {
-        flag_text("config", config),
-        flag_text("out", is_newest ? base_format("%s", d->out) : unused_folder_name(d->out)),
-        flag_text("backup-dir", is_newest ? NULL : unused_folder_name(d->also)),
-        flag_text("resume", resume ? base_format("%s", resume) : NULL)};
-    char *flags = base_format("%s%s%s%s", part[0], part[1], part[2], part[3]);
-    for (size_t i = 0; i < sizeof part / sizeof part[0]; i++)
-        free(part[i]);
-    return flags;
+    char *text, *out = unused_folder_name(d->out), *also = unused_folder_name(d->also);
+    char *config = base_format("%s/config.json", d->out);
+    size_t bytes;
+    FILE *to = open_memstream(&text, &bytes);
+    CHECK(to, "no memory");
+    write_flag(to, "config", is_newest ? NULL : config);
+    write_flag(to, "out", is_newest ? d->out : out);
+    write_flag(to, "backup-dir", is_newest ? NULL : also);
+    write_flag(to, "resume", is_newest ? "auto" : path);
+    fclose(to);
+    free(config);
+    free(also);
+    free(out);
+    return text;
 }
 
 int diverged_end(const struct Diverged *d, struct Error *e) {

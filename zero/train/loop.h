@@ -6,6 +6,13 @@
 // else follows a step (validation, a sample, a checkpoint), or nothing is to overlap, the loop
 // pauses: it takes all results before it goes on.
 //
+// It reads batches ahead, so that an unreadable one stops all ranks after the same step. A rank
+// that finds a file shrunk or gone when it needs the next batch could only leave the others waiting
+// in a collective. So each rank reads a step's batches, and counts their targets, AHEAD_STEPS
+// before the device gets them. A rank that fails requests a stop, with its report of the step that
+// it queues then; all ranks receive that while they still have the batches of the steps that are
+// under way, and save.
+//
 // Called by trainer.c, which supplies the callbacks. Read next: zero/rank/rank.h, then step.c.
 #ifndef ZERO_TRAIN_LOOP_H
 #define ZERO_TRAIN_LOOP_H
@@ -17,7 +24,6 @@ enum { SKIPPED_MAX = 10 }; // steps in a row, at the least loss scale, that end 
 struct Loop {
     struct LrSchedule schedule; // its number of steps is where the loop ends
     struct AdamSettings adam;
-    bool one_by_one; // no step is queued before all before it have ended
     struct BatchSource from;
     void *context; // of the four callbacks
     // A batch of a later step cannot be read: this rank must request a stop.
@@ -39,5 +45,7 @@ struct Loop {
 // it fails before the first step, those of `paused`, -EDOM after SKIPPED_MAX steps whose gradient
 // was not finite.
 int loop_run(const struct Loop *loop, struct Rank *r, bool *stopped, struct Error *e);
+
+size_t loop_bytes_ahead(const struct RankSettings *s); // of batches; no tier counts them
 
 #endif

@@ -54,11 +54,6 @@ static int check_step(const struct Resume *r, uint64_t step, struct Error *e) {
 
 // ---- checkpoints that processes see, each on its disk ----
 
-static const struct World *world_of(const struct Resume *r) {
-    static const struct World alone = {.size = 1, .count = 1, .node_size = 1};
-    return r->asked.world ? r->asked.world : &alone;
-}
-
 // Returns the largest value of all processes.
 static uint64_t world_most(const struct World *w, uint64_t mine) {
     return ~world_least(w, ~mine);
@@ -70,7 +65,7 @@ static int find_newest(struct Resume *r, struct Error *e) {
     uint64_t step = 0;
     int found = checkpoint_newest(folders_of(r), UINT64_MAX, &path, &step, e);
     bool in_backup = found == 1 && !checkpoint_is_below(path, r->folder[0]);
-    uint64_t newest = world_most(world_of(r), found == 1 ? step << 1 | !in_backup : 0);
+    uint64_t newest = world_most(r->asked.world, found == 1 ? step << 1 | !in_backup : 0);
     free(found == 1 ? path : NULL);
     r->newest = newest >> 1;
     r->newest_in_backup = newest && !(newest & 1);
@@ -84,7 +79,7 @@ static bool has_diverged(const struct Resume *r) {
     for (int i = 0; newest && r->folder[i]; i++)
         any = any || diverged_has_note(r->folder[i]);
     free(above);
-    return world_most(world_of(r), any);
+    return world_most(r->asked.world, any);
 }
 
 // In this order: the least of all processes is what the checkpoint is.
@@ -112,7 +107,7 @@ static enum Whole check_newest(const struct Resume *r) {
 // True if the newest checkpoint can be read: a damaged one does not show how far the run has come,
 // and resume_load will fall back to an older one. One process of each node checks.
 static bool newest_is_whole(const struct Resume *r) {
-    const struct World *w = world_of(r);
+    const struct World *w = r->asked.world;
     return world_least(w, w->node_rank ? NOT_HERE : check_newest(r)) == WHOLE;
 }
 
@@ -121,7 +116,7 @@ static int read_step(const struct Resume *r, uint64_t *step, struct Error *e) {
     struct CheckpointHead head;
     struct Error cause;
     int err = checkpoint_file_look(r->asked.which, &head, &cause);
-    *step = world_most(world_of(r), head.step);
+    *step = world_most(r->asked.world, head.step);
     checkpoint_head_free(&head);
     if (*step && (err == -ENOENT || err == -ENOTDIR))
         return 0; // another node has it
@@ -146,7 +141,7 @@ static uint64_t best_step(const struct Resume *r) {
         checkpoint_head_free(&head);
         free(path);
     }
-    return world_most(world_of(r), best);
+    return world_most(r->asked.world, best);
 }
 
 // Replaces --resume best by the folder of that checkpoint. Any process may see it.
@@ -159,7 +154,7 @@ static int find_best(struct Resume *r, struct Error *e) {
                          r->asked.out);
     for (int i = 0; r->folder[i] && !r->best; i++) {
         char *path = checkpoint_path(r->folder[i], step);
-        if (world_most(world_of(r), access(path, F_OK) == 0))
+        if (world_most(r->asked.world, access(path, F_OK) == 0))
             r->best = path;
         else
             free(path);
@@ -225,7 +220,7 @@ static void agree_on_chosen(const struct Resume *r, bool found, uint64_t step,
     enum { CUDA = 128 };
     struct Chosen *c = &use->chosen;
     uint64_t mine = step << 8 | (uint64_t)c->dtype[0] | (c->device == DEVICE_CUDA ? CUDA : 0);
-    uint64_t least = world_least(world_of(r), found ? mine ^ UINT64_MAX << 8 : UINT64_MAX);
+    uint64_t least = world_least(r->asked.world, found ? mine ^ UINT64_MAX << 8 : UINT64_MAX);
     if (found || least == UINT64_MAX)
         return;
     enum Dtype d = (enum Dtype)(least & (CUDA - 1));
@@ -258,7 +253,7 @@ void resume_peek(const struct Resume *resume, struct SettingsUse *use) {
 static int lock_disks(struct Resume *r, struct Error *e) {
     static const char *const flag[] = {"--out", "--backup-dir"};
     const char *home[] = {r->asked.out, r->asked.also};
-    const struct World *w = world_of(r);
+    const struct World *w = r->asked.world;
     int err = 0;
     for (int i = 0; i < 2 && home[i] && !err; i++)
         err = local_disk_lock(&r->disk[i], w, &r->lock[i], home[i], flag[i], e);
@@ -274,7 +269,7 @@ int resume_check(struct Resume *r, struct Error *e) {
     int lock_err = r->asked.only ? 0 : lock_disks(r, e);
     if (lock_err || (r->asked.only && !r->asked.which))
         return lock_err;
-    int find_err = world_agree(world_of(r), find_newest(r, e), e);
+    int find_err = world_agree(r->asked.world, find_newest(r, e), e);
     if (find_err)
         return find_err;
     if (asks_for(r, "best") && (find_err = find_best(r, e)))
@@ -291,7 +286,7 @@ int resume_check(struct Resume *r, struct Error *e) {
         return error_set(e, -ENOENT, E_CHECKPOINT_MISSING,
                          "%s: --out %s holds no checkpoint; give the --out of a run that saved one",
                          r->asked.only, r->asked.out);
-    if (!found && is_auto && world_of(r)->first == 0)
+    if (!found && is_auto && r->asked.world->first == 0)
         log_line(LOG_NORMAL,
                  "--resume auto: --out %s holds no checkpoint; training starts from step 0",
                  r->asked.out);

@@ -7,13 +7,11 @@
 #include "zero/settings/settings.h"
 
 struct ResumeAsked {
-    const char *out, *also; // --out; --backup-dir: NULL, or where else a checkpoint may be
-    const char *which;      // --resume: NULL, "auto", "best" or a checkpoint's folder
-    const char *only;       // the flag that wants only the weights; NULL: the run is resumed
-    // The job, where one process per disk writes to --out (zero/process/local_disk.h). NULL: this
-    // process alone.
-    const struct World *world;
-    uint64_t steps; // where the run must end
+    const char *out, *also;    // --out; --backup-dir: NULL, or where else a checkpoint may be
+    const char *which;         // --resume: NULL, "auto", "best" or a checkpoint's folder
+    const char *only;          // the flag that wants only the weights; NULL: the run is resumed
+    const struct World *world; // the job, where one process per disk writes to --out
+    uint64_t steps;            // where the run must end
 };
 
 struct Resume {

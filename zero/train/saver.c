@@ -5,6 +5,7 @@
 #include "zero/train/diverged.h"
 
 #include <errno.h>
+#include <libgen.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -22,17 +23,13 @@ static char *size_text(uint64_t bytes) {
 // Finds the free bytes of the file system of the nearest folder at or above `folder` that exists.
 static bool free_bytes(const char *folder, uint64_t *bytes) {
     struct statvfs fs;
-    char *path = base_format("%s", folder);
+    char *text = base_format("%s", folder), *path = text;
     int err = statvfs(path, &fs);
     while (err && errno == ENOENT && strcmp(path, ".") != 0) {
-        char *slash = strrchr(path, '/');
-        if (slash)
-            slash[slash == path] = 0;
-        else
-            strcpy(path, ".");
+        path = dirname(path);
         err = statvfs(path, &fs);
     }
-    free(path);
+    free(text);
     *bytes = err ? 0 : (uint64_t)fs.f_bavail * fs.f_frsize;
     return !err;
 }
@@ -54,25 +51,21 @@ static int check_disk_space(const char *folder, uint64_t wanted, struct Error *e
 
 // ---- which disk ----
 
-static const struct LocalDisk *disk_of(const struct Saver *s, int dir) {
-    return s->disk ? &s->disk[dir] : NULL;
-}
-
 static bool writes_folder(const struct Saver *s, int dir) {
-    return local_disk_is_writer(disk_of(s, dir), s->zero->all->rank);
+    return local_disk_is_writer(&s->disk[dir], s->zero->all->rank);
 }
 
 // Returns what a save in a folder keeps: all other checkpoints, too.
 static struct CheckpointKeep keep_in(const struct Saver *s, int dir) {
     struct CheckpointKeep keep = s->keep;
     keep.newest = 0; // until the new one is proven
-    keep.disk = disk_of(s, dir);
+    keep.disk = &s->disk[dir];
     return keep;
 }
 
 // Returns the bytes of a checkpoint on this rank's disk of a folder. All ranks call it.
 static uint64_t wanted_bytes(const struct Saver *s, int dir) {
-    const struct LocalDisk *d = disk_of(s, dir);
+    const struct LocalDisk *d = &s->disk[dir];
     const struct Comm *c = s->zero->all;
     const uint64_t *all = zero_share(s->zero, checkpoint_bytes(s->zero, s->identity));
     uint64_t sum = 0;
@@ -84,7 +77,7 @@ static uint64_t wanted_bytes(const struct Saver *s, int dir) {
 
 // Adds the node's name to an error of another disk than rank 0's.
 static void add_node_to_error(const struct Saver *s, int dir, struct Error *e) {
-    const struct LocalDisk *d = disk_of(s, dir);
+    const struct LocalDisk *d = &s->disk[dir];
     int rank = s->zero->all->rank;
     struct Error cause = *e;
     if (disk_is_local(d) && d->keeper[rank] && e->text[0])
@@ -154,7 +147,7 @@ static int run_pre_save(const struct Saver *s, int dir, struct Error *e) {
 }
 
 static int check_lock(const struct Saver *s, int dir, struct Error *e) {
-    return writes_folder(s, dir) && s->lock ? run_lock_check(&s->lock[dir], e) : 0;
+    return writes_folder(s, dir) ? run_lock_check(&s->lock[dir], e) : 0;
 }
 
 // Checks a folder's lock and disk space, and forces the log to disk. All ranks return the same.
@@ -163,7 +156,7 @@ static int prepare(struct Saver *s, int dir, struct Error *e) {
     int err = check_lock(s, dir, e);
     if (!err && writes_folder(s, dir))
         err = check_disk_space(s->folder[dir], bytes, e);
-    if (!err && s->zero->all->rank == 0 && s->pre_save)
+    if (!err && s->zero->all->rank == 0)
         err = run_pre_save(s, dir, e);
     return zero_agree(s->zero, err);
 }
@@ -172,8 +165,7 @@ static void note_saved(struct Saver *s, int dir, uint64_t step) {
     s->saved = step;
     s->dir_index = dir;
     s->unproven = true;
-    if (s->post_save)
-        s->post_save(s->context);
+    s->post_save(s->context);
 }
 
 void saver_prove(struct Saver *s, uint64_t step) {

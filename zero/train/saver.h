@@ -34,9 +34,8 @@ enum { SAVER_FOLDERS = 2, SAVER_AGAIN_S = 10 };
 struct Saver {
     struct Zero *zero;
     const char *folder[SAVER_FOLDERS]; // OUT/checkpoints, and that of --backup-dir; NULL: none
-    struct RunLock *lock;              // on --out and --backup-dir, if held here; NULL: not checked
-    const struct LocalDisk
-        *disk; // of these two (zero/process/local_disk.h); NULL: rank 0 writes them
+    struct RunLock *lock;              // on --out and --backup-dir, if held here
+    const struct LocalDisk *disk;      // of these two (zero/process/local_disk.h)
     const char *identity;
     struct CheckpointKeep keep; // without `disk`, which follows from the folder
     uint64_t saved;             // step of the last checkpoint; UINT64_MAX: there is none

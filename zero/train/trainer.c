@@ -35,7 +35,8 @@ double trainer_step_tokens(const struct Trainer *t) {
     return (double)(t->settings->global_batch * t->settings->rank.model.seq_len);
 }
 
-int trainer_open(struct Trainer *t, const struct RankSettings *s, struct Error *e) {
+// Opens the rank. If this rank alone fails, the job ends. Errors: rank_open's.
+static int open_trainer(struct Trainer *t, const struct RankSettings *s, struct Error *e) {
     int err = rank_open(&t->rank, s, false, e);
     // Ends the job, because an error that only this rank has seen must not leave the others waiting
     // in their first collective. (Before ranks have a group they fail alike; and once they train,
@@ -46,7 +47,7 @@ int trainer_open(struct Trainer *t, const struct RankSettings *s, struct Error *
     return err;
 }
 
-void trainer_close(struct Trainer *t) {
+static void close_trainer(struct Trainer *t) {
     saver_close(&t->saver);
     rank_close(&t->rank);
     free(t->identity);
@@ -66,7 +67,7 @@ static void log_saved(void *trainer) {
 
 static int sync_log(void *trainer, struct Error *e) {
     struct Trainer *t = trainer;
-    return t->hooks.sync ? t->hooks.sync(t->hooks.console, e) : 0;
+    return t->hooks.sync(t->hooks.console, e);
 }
 
 // Returns 0 if all ranks have the same text, else -EINVAL: that of some rank is not rank 0's. e
@@ -86,7 +87,10 @@ static int compare_texts(struct Zero *z, const char *text, struct Error *e) {
                      other);
 }
 
-int trainer_start(struct Trainer *t, uint64_t seed, char *identity, struct Error *e) {
+// Finds the weights: those of the checkpoint that t->resume names, else those of t->init, else
+// fresh ones. It owns `identity` from here on. Errors: -EINVAL if a rank has another identity;
+// those of resume_load and import_weights.
+static int start_trainer(struct Trainer *t, uint64_t seed, char *identity, struct Error *e) {
     struct Zero *z = &t->rank.zero;
     t->identity = identity;
     bool based = z->params->config.lora.rank > 0; // the checkpoint has the adapters alone
@@ -157,7 +161,7 @@ int trainer_evaluate(struct Trainer *t, struct Error *e) {
     if (t->resume.asked.only && (t->exported.write || t->exported_adapter.write))
         return export_model(t, e);
     int err = t->eval_samples ? validate(t, t->eval_samples, &loss, e) : 0;
-    return err || !t->hooks.evaluate ? err : t->hooks.evaluate(t, e); // -EINTR as above
+    return err ? err : t->hooks.evaluate(t, e); // -EINTR as above
 }
 
 // While updates are skipped the weights may be bad: it saves after the next one that is not.
@@ -258,13 +262,13 @@ static void cannot_read(void *trainer, int err, const struct Error *e) {
     trainer_keep_error(trainer, err, e);
 }
 
-// True if something that needs the whole state follows that step.
+// True if something that needs the whole state follows that step, or no steps overlap.
 static bool is_pause(void *trainer, uint64_t step) {
     const struct Trainer *t = trainer;
     const struct Intervals *h = &t->settings->intervals;
     return is_due(step, h->val_every) || is_due(step, h->eval_every) ||
            is_due(step, h->sample_every) || is_due(step, h->hash_every) ||
-           is_due(step, h->save_every.steps) || t->save_requested;
+           is_due(step, h->save_every.steps) || t->save_requested || t->settings->rank.one_queue;
 }
 
 static bool judges(const struct Trainer *t) {
@@ -282,9 +286,10 @@ static int validate_and_judge(struct Trainer *t, bool due, bool *better, struct 
 
 // True if --patience ends the run here, which is then printed.
 static bool ends_here(struct Trainer *t) {
-    t->ended_by_patience = judge_ends(&t->judge);
-    if (t->ended_by_patience)
-        print_line(t, judge_end_text(&t->judge));
+    char *text = judge_end_text(&t->judge);
+    t->ended_by_patience = text != NULL;
+    if (text)
+        print_line(t, text);
     return t->ended_by_patience;
 }
 
@@ -335,8 +340,7 @@ static int count_targets(void *trainer, uint64_t first, uint64_t n, uint64_t *co
 static int make_steps(struct Trainer *t, bool *stop, struct Error *e) {
     struct Loop loop = {.schedule = t->settings->schedule,
                         .adam = t->settings->adam,
-                        .one_by_one = t->settings->rank.one_queue,
-                        .from = {read_timed, t->hooks.count_train ? count_targets : NULL, t},
+                        .from = {read_timed, count_targets, t},
                         .context = t,
                         .unread = cannot_read,
                         .pauses = is_pause,
@@ -406,7 +410,7 @@ static int end_with_result(struct Trainer *t, bool stop, struct Error *e) {
             return end_diverged(t, "the validation loss is not finite", e);
         if (!err)
             saver_prove(&t->saver, UINT64_MAX);
-        return err || !t->hooks.evaluate ? err : t->hooks.evaluate(t, e);
+        return err ? err : t->hooks.evaluate(t, e);
     }
     if (!t->code)
         print_line(
@@ -466,5 +470,48 @@ int trainer_run(struct Trainer *t, struct Error *e) {
         print_line(t, judge_best_text(&t->judge));
     if (!err)
         trainer_keep_error(t, trace_err, &why);
+    return err;
+}
+
+// ---- all ranks of this process ----
+
+struct JobRank {
+    const struct Job *job;
+    struct RankSettings settings;
+    struct Trainer trainer;
+};
+
+// Opens the rank, finds its weights, and does its work.
+static int run_rank(struct JobRank *r, struct Error *e) {
+    const struct Job *j = r->job;
+    struct Trainer *t = &r->trainer;
+    int err = open_trainer(t, &r->settings, e);
+    if (err)
+        return err;
+    char *identity = j->identity(j->text, t->rank.device->kernels->name);
+    err = start_trainer(t, j->seed, identity, e);
+    return err ? err : j->work(t, e);
+}
+
+static void rank_main(void *all, int rank, struct ThreadGroup *group) {
+    struct JobRank *first = all, *r = first + (rank - first->job->world->first);
+    struct Error e = {0};
+    r->settings.rank = rank;
+    r->settings.group = group;
+    trainer_keep_error(&r->trainer, run_rank(r, &e), &e);
+    close_trainer(&r->trainer);
+}
+
+int job_run(const struct Job *j, struct Error *e) {
+    int ranks = j->world->count, err = 0;
+    struct JobRank *all = base_alloc_zeroed((size_t)ranks * sizeof *all);
+    for (int r = 0; r < ranks; r++)
+        all[r] = (struct JobRank){j, j->settings, j->trainer};
+    world_run(j->world, rank_main, all);
+    for (int r = 0; r < ranks; r++) {
+        err = err ? err : all[r].trainer.code;
+        *e = e->text[0] ? *e : all[r].trainer.error;
+    }
+    free(all);
     return err;
 }

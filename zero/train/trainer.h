@@ -4,7 +4,7 @@
 // checkpoints, and the end of a run that some rank cannot continue. The caller passes functions
 // that read and log: this part knows neither texts nor logs.
 //
-// Opened by job.c for train.c. Read next: loop.h, then zero/rank/rank.h.
+// Called by train.c. Read next: loop.h, then zero/rank/rank.h.
 #ifndef ZERO_TRAIN_TRAINER_H
 #define ZERO_TRAIN_TRAINER_H
 #include "kernels/log_step.h"
@@ -21,17 +21,17 @@ struct Trainer;
 // Functions of the caller, called on rank 0 alone; but all ranks make samples and evaluations.
 struct TrainerHooks {
     BatchReader *read_train, *read_val;
-    BatchCounter *count_train, *count_val; // NULL: every target counts
-    void *data;                            // of these four
-    void *console;                         // of the next four
+    BatchCounter *count_train, *count_val;
+    void *data;    // of these four
+    void *console; // of the next four
     void (*stepped)(void *console, struct LogStep *, double seconds);
     void (*noted)(void *console, const struct LogNote *);
     void (*tell)(void *console, const char *line);
-    int (*sync)(void *console, struct Error *); // forces the log to disk; NULL: nothing
+    int (*sync)(void *console, struct Error *); // forces the log to disk
     void *context;                              // the caller's, for the last three
     void (*validated)(struct Trainer *, float loss, uint64_t samples);
     void (*sample)(struct Trainer *);
-    int (*evaluate)(struct Trainer *, struct Error *); // by all ranks; NULL: nothing
+    int (*evaluate)(struct Trainer *, struct Error *); // by all ranks
 };
 
 struct Trainer {
@@ -49,7 +49,7 @@ struct Trainer {
     const char *model;      // whose name it has
     struct Rank rank;
     struct Breakdown breakdown;
-    char *identity; // what a resumed run may not change; trainer_close frees it
+    char *identity; // what a resumed run may not change
     struct Saver saver;
     struct Judge judge; // of validations
     bool ended_by_patience;
@@ -71,15 +71,6 @@ static inline bool trainer_speaks(const struct Trainer *t) {
 // Returns the tokens of a step, on all ranks, whether they count or not.
 double trainer_step_tokens(const struct Trainer *t);
 
-// Opens the rank. If this rank alone fails, the job ends. Errors: rank_open's.
-int trainer_open(struct Trainer *t, const struct RankSettings *s, struct Error *e);
-void trainer_close(struct Trainer *t);
-
-// Finds the weights: those of the checkpoint that t->resume names, else those of t->init, else
-// fresh ones. It owns `identity` from here on. Errors: -EINVAL if a rank has another identity;
-// those of resume_load and import_weights.
-int trainer_start(struct Trainer *t, uint64_t seed, char *identity, struct Error *e);
-
 // Trains to the end of the schedule, or until some rank or a signal requests a stop, and saves; at
 // the end of the schedule it exports, too. Errors: loop_run's, checkpoint_save's, export_weights'.
 // t->code has the hooks' error.
@@ -96,5 +87,23 @@ void loss_scale_describe(const struct LossScale *before, const struct LossScale 
 
 // Keeps the first error that ends the run, and asks all ranks to stop.
 void trainer_keep_error(struct Trainer *t, int err, const struct Error *e);
+
+// ---- all ranks of this process ----
+
+struct Job {
+    const struct World *world;
+    struct RankSettings settings; // of all ranks; each has its number, and the group
+    struct Trainer trainer;       // each rank begins with a copy of it
+    uint64_t seed;                // of fresh weights
+    // Returns what a resumed run may not change. kernels: their name. free() it; thread-safe.
+    char *(*identity)(const void *text, const char *kernels);
+    const void *text;
+    int (*work)(struct Trainer *, struct Error *); // of a rank that has its weights
+};
+
+// Runs each rank on a thread of its own, from opening to closing. A rank that fails before there is
+// a group fails on all alike; after that it ends the job or stops it. Errors: the first code, and
+// line, that a rank has.
+int job_run(const struct Job *j, struct Error *e);
 
 #endif
