@@ -21,8 +21,7 @@
 // Other programs may cut or change the file while training reads it. So it is not mapped into
 // memory, where a missing page ends the process. Each read checks its length, the ids against the
 // vocabulary, and that the file has not been written to since it was opened. Written by
-// data/text/prepare.c and data/text/examples.c, read by data/text/shards.c. The code lies in
-// tokens_layout.c (headers), tokens.c (reading) and tokens_write.c.
+// data/text/prepare.c and data/text/examples.c, read by data/text/shards.c.
 #ifndef DATA_TEXT_TOKENS_H
 #define DATA_TEXT_TOKENS_H
 #include "data/file.h"
@@ -42,13 +41,8 @@ struct TokenLayout {
 // Bit i says: the target at position i counts; a document begins with id i.
 enum TokenBits { TOKEN_COUNTS, TOKEN_STARTS };
 
-// Return the bytes of the whole file, and the offset at which its ids end.
+// Returns the bytes of the whole file.
 uint64_t token_layout_bytes(const struct TokenLayout *l);
-uint64_t token_layout_ids_end(const struct TokenLayout *l);
-
-// Reads a header (TOKENS_HEADER_BYTES). `name` opens the error lines. Errors: -EINVAL for another
-// format or version, or no ids.
-int token_header_read(const void *header, const char *name, struct TokenLayout *l, struct Error *e);
 
 struct TokenFile {
     char *path; // NULL: it is not open
