@@ -34,13 +34,6 @@ static void lay_tensors(struct HfWriter *w, const struct HfOut *tensor, uint64_t
     }
 }
 
-static void check_name(const char *name) {
-    CHECK(*name && strcmp(name, "__metadata__"), "a tensor of the name \"%s\"", name);
-    for (const char *p = name; *p; p++)
-        CHECK(*p > ' ' && *p <= '~' && *p != '"' && *p != '\\', "a tensor of the name \"%s\"",
-              name);
-}
-
 static FILE *open_text(char **text, size_t *bytes) {
     FILE *f = open_memstream(text, bytes);
     if (!f)
@@ -64,7 +57,6 @@ static char *header_text(const struct HfWriter *w, const struct HfOut *tensor, s
     for (size_t i = 0; i < w->ntensor; i++) {
         if (w->entry[i].file != file)
             continue;
-        check_name(tensor[i].name);
         fprintf(f, ",\"%s\":{\"dtype\":\"%s\",\"shape\":[", tensor[i].name, names[w->dtype]);
         for (int d = 0; d < tensor[i].ndim; d++)
             fprintf(f, "%s%llu", d ? "," : "", (unsigned long long)tensor[i].shape[d]);
