@@ -200,7 +200,7 @@ int options_print(const struct Flags *f, const struct Options *o, const char *fe
     if (*o->help) {
         int err = flags_print_help(f, o->help, stdout, e);
         if (!err && strcmp(o->help, "deepspeed") == 0)
-            deepspeed_print_rows(f->table, f->n, stdout);
+            deepspeed_print_rows(f, stdout);
         return err;
     }
     fputs("Usage: ./train --data WHAT [--FLAG VALUE ...]\n\n"

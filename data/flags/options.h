@@ -4,9 +4,9 @@
 // config.json and the checks of a resumed run all come from them.
 #ifndef DATA_FLAGS_OPTIONS_H
 #define DATA_FLAGS_OPTIONS_H
+#include "data/deepspeed/deepspeed.h"
 #include "data/eval/evals.h"
 #include "data/text/data.h"
-#include "data/flags/deepspeed.h"
 #include "data/flags/flags.h"
 #include "data/flags/init.h"
 
