@@ -428,27 +428,6 @@ void options_fill_vocab(struct Options *o, size_t vocab) {
         o->vocab = vocab;
 }
 
-struct DataSpec options_data(const struct Options *o, size_t seq_len, bool fits) {
-    const char *path = NULL;
-    const struct WeightsKind *kind =
-        o->init ? init_kind(o->kinds, INIT_FROM, o->init, &path) : NULL;
-    bool folder = kind && strcmp(kind->prefix, "hf:") == 0;
-    return (struct DataSpec){.data = o->data,
-                             .val_data = o->val_data,
-                             .pack = (enum Packing)o->pack,
-                             .tokenizer = o->tokenizer,
-                             .cache_dir = o->cache,
-                             .seq_len = seq_len,
-                             .vocab = o->vocab,
-                             .seed = o->seed,
-                             .model = o->init,
-                             .chat_template = o->chat_template,
-                             .data_map = o->data_map,
-                             .folder = folder ? path : NULL,
-                             .seq_len_fits = fits,
-                             .processes = 1};
-}
-
 // Appends a line for a flag. Checkpoints have the flag's oldest name.
 static void add_flag(char **text, const struct Flags *f, const struct Flag *flag) {
     char *value = flags_value(f, flag->name);

@@ -73,10 +73,6 @@ enum Mode options_mode(const struct Options *o);
 extern const struct Flag options_table[];
 extern const size_t options_count;
 
-// Returns the DataSpec of --data and its like, for sequences of seq_len tokens and one process.
-// fits: seq_len is a default, so a short text may have shorter sequences.
-struct DataSpec options_data(const struct Options *o, size_t seq_len, bool fits);
-
 // Prints the version and `features` for --version; for --help the usage, four examples, and the
 // names of all flags, or the flags of --help TOPIC. Errors: -EINVAL.
 int options_print(const struct Flags *f, const struct Options *o, const char *features,
