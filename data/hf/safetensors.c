@@ -293,7 +293,7 @@ int safetensors_read(const struct Safetensors *f, const struct Tensor *t, uint64
 int safetensors_read_finite(const struct Safetensors *f, const struct Tensor *t, uint64_t first,
                             size_t n, float *out, struct Error *e) {
     int err = safetensors_read(f, t, first, n, out, e);
-    size_t bad = err ? n : range_not_finite(out, n);
+    size_t bad = err ? n : range_overflow(F32, out, n);
     if (bad < n)
         return error_set(e, -EINVAL, E_WEIGHT_NOT_FINITE,
                          "%s: tensor %s: element %llu is %s; download the file again, or give one "
