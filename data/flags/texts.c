@@ -2,6 +2,7 @@
 #include "data/flags/texts.h"
 #include "data/peft/kind.h"
 #include "data/chat/conversation.h"
+#include "data/text/printed.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -218,7 +219,8 @@ char *texts_format_sample(const struct Texts *t, const int32_t *ids, size_t n) {
     bool stopped = false;
     for (size_t i = 0; i < t->stops.count && n > t->prompt.count; i++)
         stopped = stopped || t->stops.data[i] == ids[n - 1];
-    return data_printable(t->data, ids + skipped, n - stopped - skipped);
+    size_t bytes;
+    return printed_text(data_tokenizer(t->data), ids + skipped, n - stopped - skipped, &bytes);
 }
 
 char *texts_identity(const void *texts, const char *kernels) {

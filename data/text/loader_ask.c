@@ -1,6 +1,5 @@
 // Queries of open data, from the vocabulary to a batch: see data.h.
 #include "data/text/loader.h"
-#include "data/text/printed.h"
 #include "kernels/dtype.h"
 
 #include <errno.h>
@@ -22,11 +21,11 @@ const char *data_chosen_tokenizer(const struct Data *d) {
 }
 
 const struct Tokenizer *data_tokenizer(const struct Data *d) {
-    return loader_tokenizer(d);
+    return d->tokenizer ? d->tokenizer : d->source[0].prepared.tokenizer;
 }
 
 const char *data_tokenizer_path(const struct Data *d) {
-    return tokenizer_path(loader_tokenizer(d));
+    return tokenizer_path(data_tokenizer(d));
 }
 
 bool data_packed(const struct Data *d) {
@@ -132,7 +131,7 @@ int data_val_counted(void *data, uint64_t first, uint64_t n, uint64_t *counted, 
 
 int data_prompt(const struct Data *d, const char *prompt, bool given, struct Ids *ids,
                 struct Error *e) {
-    const struct Tokenizer *t = loader_tokenizer(d);
+    const struct Tokenizer *t = data_tokenizer(d);
     if (tokenizer_begin(t) >= 0)
         ids_append(ids, tokenizer_begin(t));
     int err = tokenizer_encode(t, prompt, strlen(prompt), ids, e);
@@ -164,9 +163,4 @@ char *data_places(const struct Data *d) {
         line = add_path(line, "validation", &d->source[s].val);
     }
     return line;
-}
-
-char *data_printable(const struct Data *d, const int32_t *ids, size_t count) {
-    size_t bytes;
-    return printed_text(loader_tokenizer(d), ids, count, &bytes);
 }
