@@ -172,10 +172,7 @@ static int append_ids(void *sink, const struct Ids *ids, size_t done, struct Err
 static int encode_to_file(const struct Tokenizer *t, const char *text, size_t bytes,
                           const char *path, size_t *count, struct Error *e) {
     struct IdsWriter s = {.bytes = bytes, .logged_s = base_seconds()};
-    size_t vocab = tokenizer_vocab(t);
-    int code = vocab <= TOKENS_NARROW_MAX
-                   ? token_writer_open(&s.writer, path, e)
-                   : token_writer_open_wide(&s.writer, path, vocab, false, e);
+    int code = token_writer_open(&s.writer, path, tokenizer_vocab(t), false, e);
     if (code)
         return code;
     code = encode_text(t, text, bytes, 0, append_ids, &s, e);

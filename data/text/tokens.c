@@ -297,29 +297,22 @@ void token_file_close(struct TokenFile *f) {
 // ---- writing ------------------------------------------------------------------------------------
 
 // Ids are written as they come; the bits of documents, a sixteenth of their size, wait for the end.
-static int open_writer(struct TokenWriter *w, const char *path, const struct TokenLayout *layout,
-                       size_t vocab, struct Error *e) {
+int token_writer_open(struct TokenWriter *w, const char *path, size_t vocab, bool has_documents,
+                      struct Error *e) {
     static const char zeros[TOKENS_HEADER_BYTES];
-    *w = (struct TokenWriter){.layout = *layout, .vocab = vocab};
+    bool wide = has_documents || vocab > TOKENS_NARROW_MAX;
+    *w = (struct TokenWriter){.layout = {.id_bytes = wide ? 4 : 2,
+                                         .masked = has_documents,
+                                         .has_documents = has_documents},
+                              .vocab = vocab};
     int code = atomic_file_open(&w->tmp, path, e);
     if (code)
         return code;
-    w->buffer = base_alloc(BUFFER_IDS * layout->id_bytes);
+    w->buffer = base_alloc(BUFFER_IDS * w->layout.id_bytes);
     code = file_write(w->tmp.fd, w->tmp.path, zeros, sizeof zeros, e); // finish() fills it in
     if (code)
         token_writer_abandon(w);
     return code;
-}
-
-int token_writer_open(struct TokenWriter *w, const char *path, struct Error *e) {
-    return open_writer(w, path, &(struct TokenLayout){.id_bytes = 2}, TOKENS_NARROW_MAX, e);
-}
-
-int token_writer_open_wide(struct TokenWriter *w, const char *path, size_t vocab,
-                           bool has_documents, struct Error *e) {
-    const struct TokenLayout layout = {
-        .id_bytes = 4, .masked = has_documents, .has_documents = has_documents};
-    return open_writer(w, path, &layout, vocab, e);
 }
 
 static int flush_ids(struct TokenWriter *w, struct Error *e) {

@@ -89,12 +89,11 @@ struct TokenWriter {
     size_t bits_room;       // capacity of each, in bytes
 };
 
-// Begin a shard: token_writer_open llm.c's 16 bits, for all ids that fit; token_writer_open_wide
-// llmq's 32 bits for ids below `vocab`, with documents or without. After success, exactly one of
-// finish and abandon must follow. Errors: -errno; -EINVAL past 2^31 - 1 ids, the header's limit.
-int token_writer_open(struct TokenWriter *w, const char *path, struct Error *e);
-int token_writer_open_wide(struct TokenWriter *w, const char *path, size_t vocab,
-                           bool has_documents, struct Error *e);
+// Begins a shard of ids below `vocab`: in llm.c's 16 bits if they fit and there are no documents,
+// else in llmq's 32 bits. After success, exactly one of finish and abandon must follow. Errors:
+// -errno; -EINVAL past 2^31 - 1 ids, the header's limit.
+int token_writer_open(struct TokenWriter *w, const char *path, size_t vocab, bool has_documents,
+                      struct Error *e);
 int token_writer_append(struct TokenWriter *w, const int32_t *ids, size_t count, struct Error *e);
 
 // Appends a document to a file with documents. counts[i]: the loss of predicting ids[i] counts;
