@@ -399,8 +399,7 @@ int options_resolve(const struct Flags *f, struct Options *o, struct Error *e) {
     if (o->export && !init_kind(o->kinds, INIT_TO, o->export, &path))
         return init_refuse(o->kinds, INIT_TO, o->export, e);
     if (o->export && o->export_adapter && strncmp(o->export, "hf:", 3) == 0 &&
-        trimmed_length(o->export + 3) == trimmed_length(o->export_adapter) &&
-        !strncmp(o->export + 3, o->export_adapter, trimmed_length(o->export_adapter)))
+        is_same_file(o->export + 3, o->export_adapter))
         return error_set(e, -EINVAL, E_EXPORT_NAME,
                          "--export-adapter %s: it is the folder of --export; expected another one",
                          o->export_adapter);

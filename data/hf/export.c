@@ -134,11 +134,10 @@ static int prepare_export(struct HfExport *x, const char *path, const struct Exp
             hf_text_make(&x->text, model, x->family, x->imported ? &x->imported->folder : NULL, e);
     if (!err && x->imported)
         err = copy_or_check_files(x, true, e);
-    const struct HfEnds ends = {x->text.begin, x->text.end};
-    if (!err)
-        err = x->imported
-                  ? hf_config_with_dtype(x->imported->folder.config, model->dtype, &x->config)
-                  : hf_config_write(object, model->dtype, ends, &x->config, e);
+    if (!err && x->imported)
+        x->config = hf_config_with_dtype(x->imported->folder.config, model->dtype);
+    else if (!err)
+        err = hf_config_write(object, model->dtype, x->text.begin, x->text.end, &x->config, e);
     cJSON_Delete(object);
     return err;
 }
