@@ -2,7 +2,6 @@
 #include "data/flags/init.h"
 #include "data/hf/config.h"
 #include "data/json.h"
-#include "data/json_members.h"
 #include "data/peft/kind.h"
 
 #include <errno.h>

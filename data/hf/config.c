@@ -3,7 +3,7 @@
 #include "data/hf/config.h"
 
 #include "data/hf/config_read.h"
-#include "data/json_members.h"
+#include "data/json.h"
 
 #include <ctype.h>
 #include <errno.h>

@@ -4,7 +4,6 @@
 
 #include "data/hf/config_read.h"
 #include "data/json.h"
-#include "data/json_members.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -5,7 +5,6 @@
 #include "data/chat/template.h"
 #include "data/file.h"
 #include "data/json.h"
-#include "data/json_members.h"
 
 #include <errno.h>
 #include <stdlib.h>
