@@ -352,14 +352,6 @@ static char *format_double(double x) {
     }
 }
 
-static char *format_choice(const struct Flag *flag, int choice) {
-    int n = 0;
-    while (flag->words[n])
-        n++;
-    CHECK(choice >= 0 && choice < n, "--%s: choice %d of %d", flag->name, choice, n);
-    return base_format("%s", flag->words[choice]);
-}
-
 char *flag_value_format(const struct Flag *flag, const void *at) {
     switch (flag->type) {
     case FLAG_BOOL:
@@ -379,7 +371,7 @@ char *flag_value_format(const struct Flag *flag, const void *at) {
     case FLAG_FLOAT:
         return format_double(*(const double *)at);
     case FLAG_CHOICE:
-        return format_choice(flag, *(const int *)at);
+        return base_format("%s", flag->words[*(const int *)at]);
     case FLAG_STRING:
     case FLAG_LIST:
     case FLAG_OPTIONAL:
