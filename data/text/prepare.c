@@ -4,7 +4,6 @@
 // tokenizer.model.
 #include "data/text/prepare.h"
 #include "data/file.h"
-#include "data/text/encode.h"
 #include "data/text/made.h"
 #include "data/text/spm.h"
 #include "data/text/sums.h"
@@ -175,7 +174,7 @@ static int encode_to_file(const struct Tokenizer *t, const char *text, size_t by
     int code = token_writer_open(&s.writer, path, tokenizer_vocab(t), false, e);
     if (code)
         return code;
-    code = encode_text(t, text, bytes, 0, append_ids, &s, e);
+    code = tokenizer_encode_text(t, text, bytes, 0, append_ids, &s, e);
     *count = s.writer.count;
     if (code) {
         token_writer_abandon(&s.writer);
