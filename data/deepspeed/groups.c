@@ -272,18 +272,14 @@ static void set_prefetch(struct DsPlan *p, const char *key) {
         plan_note(p, key, "whole units are fetched ahead: --prefetch says how many");
 }
 
-// Sets no clipping, which was DeepSpeed's default up to 0.19.0.
-static void set_no_clipping(struct DsPlan *p) {
-    plan_set(p, "gradient_clipping", "clip", base_format("0"));
-    plan_note(p, "gradient_clipping", "none, the default up to 0.19.0 (0.19.8: 1)");
-}
-
 void plan_rest(struct DsPlan *p) {
     const cJSON *op = plan_value(p, "gradient_allreduce_op");
-    if (plan_value(p, "gradient_clipping"))
+    if (plan_value(p, "gradient_clipping")) {
         plan_copy_value(p, "gradient_clipping", "clip");
-    else if (!ds_is_auto(plan_any_value(p, "gradient_clipping")))
-        set_no_clipping(p);
+    } else if (!ds_is_auto(plan_any_value(p, "gradient_clipping"))) {
+        plan_set(p, "gradient_clipping", "clip", base_format("0"));
+        plan_note(p, "gradient_clipping", "none, the default up to 0.19.0 (0.19.8: 1)");
+    }
     if (op && strcasecmp(op->valuestring, "mean") != 0)
         plan_refuse(p, "gradient_allreduce_op %.40s: expected mean; raise --lr in place of a sum",
                     op->valuestring);
@@ -291,7 +287,7 @@ void plan_rest(struct DsPlan *p) {
     set_prefetch(p, ZERO "stage3_prefetch_bucket_size");
     set_prefetch(p, ZERO "prefetch_bucket_size");
     set_bool(p, "activation_checkpointing.cpu_checkpointing", "offload-activations", "cpu", "none");
-    if (plan_is_true(p, "wall_clock_breakdown"))
+    if (cJSON_IsTrue(plan_value(p, "wall_clock_breakdown")))
         set_bool(p, "wall_clock_breakdown", "breakdown", "true", "false");
     else
         plan_note(p, "wall_clock_breakdown", "it is off: --breakdown turns it on");

@@ -131,7 +131,10 @@ static void copy_or(struct DsPlan *p, const char *key, const char *flag, const c
         plan_set(p, key, flag, base_format("%s", otherwise));
 }
 
-static const char *scheduler_type(const struct DsPlan *p);
+static const char *scheduler_type(const struct DsPlan *p) {
+    const cJSON *type = plan_value(p, "scheduler.type");
+    return type ? type->valuestring : NULL;
+}
 
 // True if the scheduler has a learning rate, which takes precedence over the optimizer's.
 static bool scheduler_has_lr(const struct DsPlan *p) {
@@ -170,17 +173,12 @@ void plan_optimizer(struct DsPlan *p) {
     set_betas(p);
     copy_or(p, OPT "eps", "eps", "1e-8");
     copy_or(p, OPT "weight_decay", "weight-decay",
-            plan_is_true(p, OPT "torch_adam") ? "0.01" : "0");
+            cJSON_IsTrue(plan_value(p, OPT "torch_adam")) ? "0.01" : "0");
 }
 
 // ---- the schedule ----
 
 #define SCHED "scheduler.params."
-
-static const char *scheduler_type(const struct DsPlan *p) {
-    const cJSON *type = plan_value(p, "scheduler.type");
-    return type ? type->valuestring : NULL;
-}
 
 // Returns the learning rate that is set so far: the file's, or the flag's.
 static double learning_rate_so_far(const struct DsPlan *p) {

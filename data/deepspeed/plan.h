@@ -24,8 +24,6 @@ const cJSON *plan_value(const struct DsPlan *p, const char *key);
 const cJSON *plan_any_value(const struct DsPlan *p, const char *key);
 
 // True if the key's value is the bool true.
-bool plan_is_true(const struct DsPlan *p, const char *key);
-
 // Sets a flag by a key, which may set two. For an absent key the value is DeepSpeed's default, over
 // which the command line takes precedence. The plan frees the value.
 void plan_set(struct DsPlan *p, const char *key, const char *flag, char *flag_value);

@@ -48,11 +48,6 @@ const cJSON *plan_value(const struct DsPlan *p, const char *key) {
                : value;
 }
 
-bool plan_is_true(const struct DsPlan *p, const char *key) {
-    const cJSON *value = plan_value(p, key);
-    return cJSON_IsTrue(value);
-}
-
 static struct DsLine *find_line(const struct DsPlan *p, const char *key) {
     for (size_t i = 0; i < p->out->n; i++)
         if (strcmp(p->out->lines[i].key, key) == 0)
