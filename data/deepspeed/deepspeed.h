@@ -36,7 +36,6 @@ struct DsLine {
     char *why;             // a remark; NULL: none
 };
 
-// A resolved file.
 struct DeepSpeed {
     char *path;
     struct DsLine *lines;

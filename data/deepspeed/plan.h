@@ -15,7 +15,6 @@ struct DsPlan {
     char *problems; // all problems so far, separated by "; "; "": none
 };
 
-// Adds a problem.
 void plan_refuse(struct DsPlan *p, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 // Returns the value of a key that has a row; NULL: it is absent, null, "auto", or of a refused
@@ -23,7 +22,6 @@ void plan_refuse(struct DsPlan *p, const char *format, ...) __attribute__((forma
 const cJSON *plan_value(const struct DsPlan *p, const char *key);
 const cJSON *plan_any_value(const struct DsPlan *p, const char *key);
 
-// True if the key's value is the bool true.
 // Sets a flag by a key, which may set two. For an absent key the value is DeepSpeed's default, over
 // which the command line takes precedence. The plan frees the value.
 void plan_set(struct DsPlan *p, const char *key, const char *flag, char *flag_value);

@@ -10,7 +10,6 @@ enum { FILE_BYTES_MAX = 1 << 18 };
 
 // ---- the printed table ----
 
-// Returns where the flag's value comes from.
 static char *describe_source(const struct Flags *f, const char *name) {
     size_t i = flags_find(f, name);
     if (ds_user_gave(f, name))

@@ -151,7 +151,6 @@ static void check_inside(struct DsPlan *p, const struct DsRow *row, const char *
         resolve_object(p, value, key);
 }
 
-// Checks that a block's "enabled" is a bool.
 static void check_enabled(struct DsPlan *p, const char *path, const cJSON *object) {
     const cJSON *value = cJSON_GetObjectItemCaseSensitive(object, "enabled");
     if (!value || cJSON_IsBool(value) || cJSON_IsNull(value) || ds_is_auto(value))
@@ -231,7 +230,6 @@ bool ds_user_gave(const struct Flags *f, const char *flag) {
     return given;
 }
 
-// Sets flags by the keys that have simply a flag's value.
 static void set_single_flags(struct DsPlan *p) {
     const struct DsTable *t = &p->tables.table[DS_FLAGS];
     for (const struct DsRow *row = t->rows; row < t->rows + t->n; row++) {

@@ -50,7 +50,6 @@ static bool is_one_of(const char *list, char separator, const char *key, size_t 
     return false;
 }
 
-// Returns the length of the first name of a row's key.
 static size_t first_name_length(const struct DsRow *row) {
     return strcspn(row->key, "|");
 }
@@ -193,7 +192,6 @@ char *ds_format_json(const cJSON *value) {
     return shown;
 }
 
-// True if any "enabled" inside the value is on.
 static bool has_enabled(const cJSON *value) {
     const cJSON *enabled = cJSON_GetObjectItemCaseSensitive(value, "enabled"), *m;
     bool on = enabled && !cJSON_IsNull(enabled) && !ds_is_auto(enabled) && !cJSON_IsFalse(enabled);

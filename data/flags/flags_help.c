@@ -33,7 +33,6 @@ static char *format_usage(const struct Flag *flag) {
                        range.name ? range.name : "VALUE");
 }
 
-// Returns the help text, followed by range and default.
 static char *format_help(const struct Flag *flag) {
     struct FlagRange range = flag_range(flag);
     bool bounded = range.name && (size_t)range.name_length < strlen(flag->argument);

@@ -170,7 +170,6 @@ static int read_tree(const cJSON *tree, struct Safetensors *f, uint64_t header_e
     return code;
 }
 
-// Reads the header's length, and checks it against the limit and the file.
 static int read_length(const struct Safetensors *f, uint64_t file_bytes, uint64_t *length,
                        struct Error *e) {
     uint8_t bytes[LENGTH_BYTES];

@@ -102,7 +102,6 @@ static void measurement_free(struct Measurement *m) {
     free(m->others);
 }
 
-// Replaces the line of this name in the file.
 static void measurement_write(struct Measurement *m, const char *cache_dir, double value,
                               bool doubted) {
     struct Error ignored;

@@ -13,7 +13,6 @@ enum { CHECK_BYTES = 1 << 20, READ_IDS = 4096, BUFFER_IDS = 32768 };
 
 // ---- the header ---------------------------------------------------------------------------------
 
-// The fields of the headers.
 enum {
     NARROW_MAGIC = 20240520,
     NARROW_VERSION = 1,
@@ -117,7 +116,6 @@ bool token_file_detect(const char *path) {
     return got > 0 && token_bytes_detect(begin, (size_t)got);
 }
 
-// Checks that the file has the size that its header says.
 static int check_size(const char *path, uint64_t file_bytes, const struct TokenLayout *l,
                       struct Error *e) {
     uint64_t want = token_layout_bytes(l);
