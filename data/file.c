@@ -282,11 +282,9 @@ int file_check_place(const char *path, const char *flag, struct Error *e) {
         return access(path, W_OK)
                    ? error_io(e, -errno, E_FILE_WRITE, "%s %s: cannot write there", flag, path)
                    : 0;
-    char *folder = base_format("./%s", path);
-    const char *start = *path == '/' ? folder + 2 : folder;
-    *strrchr(folder, '/') = 0; // there is a slash: folder begins with "./"
+    char *folder = folder_of(path);
     int code = 0;
-    if (access(*start ? start : "/", W_OK | X_OK))
+    if (access(folder, W_OK | X_OK))
         code = error_io(e, -errno, E_FILE_WRITE, "%s %s: cannot write there", flag, path);
     free(folder);
     return code;

@@ -7,7 +7,8 @@
 #define DATA_JSON_H
 #include "kernels/base.h"
 
-struct cJSON;
+#include <cjson/cJSON.h>
+#include <string.h>
 
 // Parses n bytes that are one JSON object and nothing else; cJSON_Delete the tree. NULL: they are
 // not; byte *at is wrong.
@@ -43,5 +44,28 @@ struct JsonShown {
     char text[128];
 };
 struct JsonShown json_shown(const char *name);
+
+// ---- members of an object that may be missing or of another type ----
+
+static inline const cJSON *json_member(const cJSON *object, const char *name) {
+    return cJSON_GetObjectItemCaseSensitive(object, name);
+}
+
+// Returns the number, or 0 if there is none.
+static inline double json_number(const cJSON *object, const char *name) {
+    const cJSON *item = json_member(object, name);
+    return cJSON_IsNumber(item) ? item->valuedouble : 0;
+}
+
+// Returns the text, which belongs to the object, or "" if there is none.
+static inline const char *json_text(const cJSON *object, const char *name) {
+    const cJSON *item = json_member(object, name);
+    return cJSON_IsString(item) ? item->valuestring : "";
+}
+
+// True if its "type" is this text.
+static inline bool json_has_type(const cJSON *object, const char *type) {
+    return strcmp(json_text(object, "type"), type) == 0;
+}
 
 #endif

@@ -39,13 +39,6 @@ int range_read(int fd, const char *path, enum Dtype dtype, uint64_t at, size_t n
     return 0;
 }
 
-size_t range_not_finite(const float *values, size_t n) {
-    size_t i = 0;
-    while (i < n && isfinite(values[i]))
-        i++;
-    return i;
-}
-
 // ---- writing ------------------------------------------------------------------------------------
 
 int range_write_bytes(int fd, const char *path, uint64_t at, const void *bytes, size_t n,

@@ -16,14 +16,12 @@ enum { RANGE_BYTES = 4 << 20 }; // the most that one read takes
 int range_read(int fd, const char *path, enum Dtype dtype, uint64_t at, size_t n, float *out,
                struct Error *e);
 
-// Returns the index of the first of n values that is infinite or NaN; n: there is none.
-size_t range_not_finite(const float *values, size_t n);
-
 // Writes n elements, rounded to nearest, ties to even. Errors: -errno, -ENOSPC.
 int range_write(int fd, const char *path, enum Dtype dtype, uint64_t at, size_t n,
                 const float *values, struct Error *e);
 
-// Returns the index of the first of n values that is not finite, or not in `dtype`; n: none.
+// Returns the index of the first of n values that is not finite, or not in `dtype` (F32: all are);
+// n: there is none.
 size_t range_overflow(enum Dtype dtype, const float *values, size_t n);
 
 // Writes n bytes at byte `at` of the file, in as many calls as it takes. Errors: -errno, -ENOSPC.

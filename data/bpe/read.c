@@ -2,7 +2,6 @@
 #include "data/bpe/read.h"
 #include "data/file.h"
 #include "data/json.h"
-#include "data/json_members.h"
 #include "data/text/text.h"
 
 #include <errno.h>

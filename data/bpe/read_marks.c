@@ -5,7 +5,6 @@
 // same ids.
 #include "data/bpe/read.h"
 #include "data/json.h"
-#include "data/json_members.h"
 
 #include <string.h>
 

@@ -4,7 +4,6 @@
 // pattern.
 #include "data/bpe/read.h"
 #include "data/json.h"
-#include "data/json_members.h"
 
 #include <errno.h>
 #include <string.h>

@@ -4,7 +4,6 @@
 // piece that has another letter cannot be part of a word, and is kept as it is written.
 #include "data/bpe/read.h"
 #include "data/json.h"
-#include "data/json_members.h"
 
 #include <errno.h>
 #include <stdlib.h>

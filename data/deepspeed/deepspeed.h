@@ -12,13 +12,11 @@
 // given optimizer block), unless the line sets the flag. "auto" leaves the flag as it is, given or
 // default, as in Transformers and Accelerate.
 //
-// Called by data/flags/deepspeed.c, which has the flags. scripts/gen/deepspeed_keys.py makes the
-// list of keys against which rows are tested. Next: rows.h, then resolve.c and groups.c.
+// Called by data/flags/options.c. scripts/gen/deepspeed_keys.py makes the list of keys against
+// which rows are tested. Next: read.c, rows.h, then resolve.c and groups.c.
 #ifndef DATA_DEEPSPEED_DEEPSPEED_H
 #define DATA_DEEPSPEED_DEEPSPEED_H
-#include "kernels/flag.h"
-
-#include <stdio.h>
+#include "data/flags/flags.h"
 
 enum DsVerdict {
     DS_HONOURED,       // it sets a flag, alone or with others
@@ -38,40 +36,31 @@ struct DsLine {
     char *why;             // a remark; NULL: none
 };
 
-// A resolved file.
 struct DeepSpeed {
     char *path;
     struct DsLine *lines;
     size_t n;
 };
 
-// An interface to the flags, whose struct the reader does not know.
-struct DsFlags {
-    const void *context;
-    const struct Flag *table; // n rows, some with a key
-    size_t n;
-    size_t ranks; // of the whole job
-    // Returns the present value. free() it.
-    char *(*value)(const void *context, const char *flag);
-    // True if the user gave the flag, other than by the file that is read.
-    bool (*user_gave)(const void *context, const char *flag);
-    // Parses the text as a value of the flag. *same: it is the present one. `where` opens the error
-    // line. Errors: -EINVAL.
-    int (*check)(const void *context, const char *flag, const char *where, const char *text,
-                 bool *same, struct Error *e);
-};
+// Sets the flags of the file at `path`, for so many ranks; 0: --ranks. A flag that the line or the
+// file of --config sets to another value is refused. The caller closes *out, also after an error.
+// Errors: -EINVAL with all that is wrong, each with its key, value and what would be right; those
+// of the file.
+int deepspeed_read_flags(struct Flags *f, const char *path, size_t ranks, struct DeepSpeed *out,
+                         struct Error *e);
 
-// Resolves the text of n bytes. The caller closes *out, also after an error. Errors: -EINVAL with
-// all that is wrong, each with its key, value and what would be right.
-int deepspeed_read(const char *text, size_t n, const char *path, const struct DsFlags *flags,
-                   struct DeepSpeed *out, struct Error *e);
+// Reads the configuration from memory; `path` names it in errors.
+int deepspeed_read_flags_text(struct Flags *f, const char *path, const char *text, size_t bytes,
+                              size_t ranks, struct DeepSpeed *out, struct Error *e);
 void deepspeed_close(struct DeepSpeed *d);
 
-// Prints the resolved table: key, value, and the flag or the reason. The caller has set the reason
-// of each "auto", as the flags' final values are not known here.
+// Print the resolved table: key, value, and the flag or the reason. deepspeed_describe does so once
+// the run's flags are known, `resolved` (flags_over): a key that is "auto" has the flag's value and
+// where that comes from.
 void deepspeed_print(const struct DeepSpeed *d, FILE *out);
+void deepspeed_describe(struct DeepSpeed *d, const struct Flags *resolved, FILE *out);
 
-// Prints all rows for --help deepspeed, with the flags of a table.
-void deepspeed_print_rows(const struct Flag *flags, size_t n, FILE *out);
+// Prints all rows for --help deepspeed, with those of the flags.
+void deepspeed_print_rows(const struct Flags *f, FILE *out);
 
 #endif

@@ -74,7 +74,7 @@ static void set_gradient_dtype(struct DsPlan *p, const char *dtype) {
         plan_set(p, kept_key, "grad-dtype", base_format("%s", kept_dtype));
     if (!sent)
         return;
-    char *flag_dtype = p->flags->value(p->flags->context, "grad-dtype");
+    char *flag_dtype = flags_value(p->flags, "grad-dtype");
     const char *grad_dtype = kept_dtype                        ? kept_dtype
                              : strcmp(flag_dtype, "auto") != 0 ? flag_dtype
                                                                : dtype;
@@ -89,8 +89,8 @@ void plan_precision(struct DsPlan *p) {
     bool old = plan_any_value(p, "bfloat16") && !plan_any_value(p, "bf16");
     const char *bf16_key = old ? "bfloat16.enabled" : "bf16.enabled", *fp16_key = "fp16.enabled";
     enum Switch bf16 = read_switch(p, bf16_key), fp16 = read_switch(p, fp16_key);
-    char *current = p->flags->value(p->flags->context, "dtype");
-    bool by_user = plan_user_gave(p, "dtype");
+    char *current = flags_value(p->flags, "dtype");
+    bool by_user = ds_user_gave(p->flags, "dtype");
     const char *dtype = current;
     if (plan_any_value(p, "bf16") && plan_any_value(p, "bfloat16"))
         plan_refuse(p, "bf16 and bfloat16 are two names of one key: expected bf16 alone");
@@ -202,8 +202,8 @@ static double resolved_stage(const struct DsPlan *p) {
     const cJSON *stage = plan_value(p, ZERO "stage");
     if (stage)
         return stage->valuedouble;
-    bool by_flag = ds_is_auto(plan_any_value(p, ZERO "stage")) || plan_user_gave(p, "zero");
-    return by_flag ? plan_flag_number(p, "zero") : 0;
+    bool by_flag = ds_is_auto(plan_any_value(p, ZERO "stage")) || ds_user_gave(p->flags, "zero");
+    return by_flag ? flags_number(p->flags, "zero") : 0;
 }
 
 // Sets MiCS (shards over some ranks, and replicas of them) and ZeRO++'s second partition.
@@ -272,18 +272,14 @@ static void set_prefetch(struct DsPlan *p, const char *key) {
         plan_note(p, key, "whole units are fetched ahead: --prefetch says how many");
 }
 
-// Sets no clipping, which was DeepSpeed's default up to 0.19.0.
-static void set_no_clipping(struct DsPlan *p) {
-    plan_set(p, "gradient_clipping", "clip", base_format("0"));
-    plan_note(p, "gradient_clipping", "none, the default up to 0.19.0 (0.19.8: 1)");
-}
-
 void plan_rest(struct DsPlan *p) {
     const cJSON *op = plan_value(p, "gradient_allreduce_op");
-    if (plan_value(p, "gradient_clipping"))
+    if (plan_value(p, "gradient_clipping")) {
         plan_copy_value(p, "gradient_clipping", "clip");
-    else if (!ds_is_auto(plan_any_value(p, "gradient_clipping")))
-        set_no_clipping(p);
+    } else if (!ds_is_auto(plan_any_value(p, "gradient_clipping"))) {
+        plan_set(p, "gradient_clipping", "clip", base_format("0"));
+        plan_note(p, "gradient_clipping", "none, the default up to 0.19.0 (0.19.8: 1)");
+    }
     if (op && strcasecmp(op->valuestring, "mean") != 0)
         plan_refuse(p, "gradient_allreduce_op %.40s: expected mean; raise --lr in place of a sum",
                     op->valuestring);
@@ -291,7 +287,7 @@ void plan_rest(struct DsPlan *p) {
     set_prefetch(p, ZERO "stage3_prefetch_bucket_size");
     set_prefetch(p, ZERO "prefetch_bucket_size");
     set_bool(p, "activation_checkpointing.cpu_checkpointing", "offload-activations", "cpu", "none");
-    if (plan_is_true(p, "wall_clock_breakdown"))
+    if (cJSON_IsTrue(plan_value(p, "wall_clock_breakdown")))
         set_bool(p, "wall_clock_breakdown", "breakdown", "true", "false");
     else
         plan_note(p, "wall_clock_breakdown", "it is off: --breakdown turns it on");

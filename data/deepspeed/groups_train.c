@@ -31,15 +31,16 @@ static bool is_whole(double x) {
 // as without a file.
 static double data_ranks(const struct DsPlan *p) {
     const cJSON *parts = plan_value(p, PLAN_AUTOTP);
-    double tp = parts && parts->valuedouble >= 1 ? parts->valuedouble : plan_flag_number(p, "tp");
-    double places = tp * plan_flag_number(p, "pp"), ranks = (double)p->flags->ranks;
+    double tp =
+        parts && parts->valuedouble >= 1 ? parts->valuedouble : flags_number(p->flags, "tp");
+    double places = tp * flags_number(p->flags, "pp"), ranks = (double)p->ranks;
     return fmod(ranks, places) == 0 ? ranks / places : ranks;
 }
 
 // Refuses: "train_batch_size 32 is not train_micro_batch_size_per_gpu 4 times ... times 3 ranks".
 static void refuse_product(struct DsPlan *p, double train, double micro, double steps) {
     double ranks = data_ranks(p);
-    const char *parallel = ranks == (double)p->flags->ranks ? "" : "data-parallel ";
+    const char *parallel = ranks == (double)p->ranks ? "" : "data-parallel ";
     char *ranks_text = base_format("%.0f %sranks", ranks, parallel);
     if (micro > 0 && steps > 0)
         plan_refuse(p, "%s %.0f: expected %.0f, which is %s %.0f times %s %.0f times %s", TRAIN,
@@ -54,8 +55,8 @@ static void refuse_product(struct DsPlan *p, double train, double micro, double 
 // Returns the flag's value if "auto" or the line leaves the key to it; else 0.
 static double size_from_flag(const struct DsPlan *p, const char *key, const char *flag) {
     const cJSON *any = plan_any_value(p, key);
-    bool takes_flag = ds_is_auto(any) || (!plan_value(p, key) && plan_user_gave(p, flag));
-    return takes_flag ? plan_flag_number(p, flag) : 0;
+    bool takes_flag = ds_is_auto(any) || (!plan_value(p, key) && ds_user_gave(p->flags, flag));
+    return takes_flag ? flags_number(p->flags, flag) : 0;
 }
 
 // Completes the three sizes as DeepSpeed does; 0: unknown.
@@ -80,16 +81,16 @@ void plan_batches(struct DsPlan *p) {
     if (!micro)
         micro = size_from_flag(p, MICRO, "batch");
     if (!train && !micro) // accumulation alone
-        micro = plan_flag_number(p, "batch");
+        micro = flags_number(p->flags, "batch");
     double known_micro = micro;
     complete_batch_sizes(&train, &micro, &steps, ranks);
     if (!is_whole(micro) || !is_whole(steps) || train != micro * steps * ranks) {
         refuse_product(p, train, known_micro, file_steps ? file_steps : known_micro ? 0 : 1);
         return;
     }
-    if (!plan_user_gave(p, "batch") || plan_value(p, MICRO))
+    if (!ds_user_gave(p->flags, "batch") || plan_value(p, MICRO))
         plan_set(p, MICRO, "batch", base_format("%.0f", micro));
-    if (!plan_user_gave(p, "global-batch") || plan_value(p, TRAIN))
+    if (!ds_user_gave(p->flags, "global-batch") || plan_value(p, TRAIN))
         plan_set(p, TRAIN, "global-batch", base_format("%.0f", train));
     char *steps_text = base_format("with %.0f ranks: %.0f", ranks, steps);
     plan_note(p, STEPS, steps_text);
@@ -130,7 +131,10 @@ static void copy_or(struct DsPlan *p, const char *key, const char *flag, const c
         plan_set(p, key, flag, base_format("%s", otherwise));
 }
 
-static const char *scheduler_type(const struct DsPlan *p);
+static const char *scheduler_type(const struct DsPlan *p) {
+    const cJSON *type = plan_value(p, "scheduler.type");
+    return type ? type->valuestring : NULL;
+}
 
 // True if the scheduler has a learning rate, which takes precedence over the optimizer's.
 static bool scheduler_has_lr(const struct DsPlan *p) {
@@ -169,27 +173,22 @@ void plan_optimizer(struct DsPlan *p) {
     set_betas(p);
     copy_or(p, OPT "eps", "eps", "1e-8");
     copy_or(p, OPT "weight_decay", "weight-decay",
-            plan_is_true(p, OPT "torch_adam") ? "0.01" : "0");
+            cJSON_IsTrue(plan_value(p, OPT "torch_adam")) ? "0.01" : "0");
 }
 
 // ---- the schedule ----
 
 #define SCHED "scheduler.params."
 
-static const char *scheduler_type(const struct DsPlan *p) {
-    const cJSON *type = plan_value(p, "scheduler.type");
-    return type ? type->valuestring : NULL;
-}
-
 // Returns the learning rate that is set so far: the file's, or the flag's.
 static double learning_rate_so_far(const struct DsPlan *p) {
     for (size_t i = 0; i < p->out->n; i++)
         if (p->out->lines[i].flag && strcmp(p->out->lines[i].flag, "lr") == 0) {
             const struct DsLine *line = &p->out->lines[i];
-            bool yields = line->absent && plan_user_gave(p, "lr");
-            return yields ? plan_flag_number(p, "lr") : strtod(line->flag_value, NULL);
+            bool yields = line->absent && ds_user_gave(p->flags, "lr");
+            return yields ? flags_number(p->flags, "lr") : strtod(line->flag_value, NULL);
         }
-    return plan_flag_number(p, "lr");
+    return flags_number(p->flags, "lr");
 }
 
 // Sets the rates. A product has the digits that a person would write: 0.01 of 1e-5 is 1e-07.
@@ -216,11 +215,11 @@ static void set_rates(struct DsPlan *p, const char *type) {
 static void set_steps_and_warmup(struct DsPlan *p, const char *type) {
     static const char key[] = SCHED "total_num_steps";
     const cJSON *steps = plan_value(p, key);
-    if (steps && plan_user_gave(p, "epochs") && plan_flag_number(p, "epochs") > 0)
+    if (steps && ds_user_gave(p->flags, "epochs") && flags_number(p->flags, "epochs") > 0)
         plan_refuse(
             p,
             "%s sets --steps %.15g, but --epochs %.0f is given; expected \"auto\", or no --epochs",
-            key, steps->valuedouble, plan_flag_number(p, "epochs"));
+            key, steps->valuedouble, flags_number(p->flags, "epochs"));
     else if (steps)
         plan_copy_count(p, key, "steps");
     else if (strcmp(type, "WarmupLR") != 0 && !ds_is_auto(plan_any_value(p, key)))

@@ -8,22 +8,19 @@ static const char PLAN_AUTOTP[] = "tensor_parallel.autotp_size";
 
 struct DsPlan {
     const cJSON *root;
-    const struct DsFlags *flags;
+    const struct Flags *flags;
+    size_t ranks; // of the whole job
     struct DsTables tables;
     struct DeepSpeed *out;
     char *problems; // all problems so far, separated by "; "; "": none
 };
 
-// Adds a problem.
 void plan_refuse(struct DsPlan *p, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 // Returns the value of a key that has a row; NULL: it is absent, null, "auto", or of a refused
 // type. plan_any_value returns any value, also "auto".
 const cJSON *plan_value(const struct DsPlan *p, const char *key);
 const cJSON *plan_any_value(const struct DsPlan *p, const char *key);
-
-// True if the key's value is the bool true.
-bool plan_is_true(const struct DsPlan *p, const char *key);
 
 // Sets a flag by a key, which may set two. For an absent key the value is DeepSpeed's default, over
 // which the command line takes precedence. The plan frees the value.
@@ -33,12 +30,15 @@ void plan_set(struct DsPlan *p, const char *key, const char *flag, char *flag_va
 void plan_copy_value(struct DsPlan *p, const char *key, const char *flag);
 void plan_copy_count(struct DsPlan *p, const char *key, const char *flag);
 
-// Return the present value of a flag as a number, and true if the user gave the flag.
-double plan_flag_number(const struct DsPlan *p, const char *flag);
-bool plan_user_gave(const struct DsPlan *p, const char *flag);
-
 // Adds a remark to the key's line of the table; an absent key has no line, and gets none.
 void plan_note(struct DsPlan *p, const char *key, const char *why);
+
+// True if the flag is on the line or in --config's file. A resumed run's configuration is neither.
+bool ds_user_gave(const struct Flags *f, const char *flag);
+
+// Resolves the text of n bytes, as deepspeed_read_flags does; sets no flag.
+int ds_resolve(const char *text, size_t n, const char *path, const struct Flags *flags,
+               size_t ranks, struct DeepSpeed *out, struct Error *e);
 
 // ---- the groups of keys that are resolved together (groups.c, groups_train.c, sparse.c) ----
 

@@ -74,8 +74,8 @@ static void print_row(const struct DsRow *row, FILE *out) {
     free(says);
 }
 
-void deepspeed_print_rows(const struct Flag *flags, size_t n, FILE *out) {
-    struct DsTables tables = ds_tables_open(flags, n);
+void deepspeed_print_rows(const struct Flags *f, FILE *out) {
+    struct DsTables tables = ds_tables_open(f);
     for (const struct DsTable *t = tables.table; t < tables.table + DS_TABLES; t++) {
         fprintf(out, "\n%s\n", t->title);
         for (size_t i = 0; i < t->n; i++)

@@ -48,11 +48,6 @@ const cJSON *plan_value(const struct DsPlan *p, const char *key) {
                : value;
 }
 
-bool plan_is_true(const struct DsPlan *p, const char *key) {
-    const cJSON *value = plan_value(p, key);
-    return cJSON_IsTrue(value);
-}
-
 static struct DsLine *find_line(const struct DsPlan *p, const char *key) {
     for (size_t i = 0; i < p->out->n; i++)
         if (strcmp(p->out->lines[i].key, key) == 0)
@@ -96,17 +91,6 @@ void plan_copy_count(struct DsPlan *p, const char *key, const char *flag) {
     const cJSON *value = plan_value(p, key);
     if (value)
         plan_set(p, key, flag, base_format("%.0f", value->valuedouble));
-}
-
-double plan_flag_number(const struct DsPlan *p, const char *flag) {
-    char *text = p->flags->value(p->flags->context, flag);
-    double value = strtod(text, NULL);
-    free(text);
-    return value;
-}
-
-bool plan_user_gave(const struct DsPlan *p, const char *flag) {
-    return p->flags->user_gave(p->flags->context, flag);
 }
 
 void plan_note(struct DsPlan *p, const char *key, const char *why) {
@@ -167,7 +151,6 @@ static void check_inside(struct DsPlan *p, const struct DsRow *row, const char *
         resolve_object(p, value, key);
 }
 
-// Checks that a block's "enabled" is a bool.
 static void check_enabled(struct DsPlan *p, const char *path, const cJSON *object) {
     const cJSON *value = cJSON_GetObjectItemCaseSensitive(object, "enabled");
     if (!value || cJSON_IsBool(value) || cJSON_IsNull(value) || ds_is_auto(value))
@@ -238,7 +221,15 @@ static void resolve_root(struct DsPlan *p) {
 
 // ---- the flags ----
 
-// Sets flags by the keys that have simply a flag's value.
+bool ds_user_gave(const struct Flags *f, const char *flag) {
+    size_t i = flags_find(f, flag);
+    char *config = flags_value(f, "config");
+    bool given = f->source[i] == FLAG_FROM_LINE ||
+                 (f->source[i] == FLAG_FROM_FILE && f->file[i] && strcmp(f->file[i], config) == 0);
+    free(config);
+    return given;
+}
+
 static void set_single_flags(struct DsPlan *p) {
     const struct DsTable *t = &p->tables.table[DS_FLAGS];
     for (const struct DsRow *row = t->rows; row < t->rows + t->n; row++) {
@@ -261,31 +252,49 @@ static const struct DsLine *find_earlier_setter(const struct DeepSpeed *d, size_
     return NULL;
 }
 
+// True if the values are equal, byte by byte: both were {0} before they were read.
+static bool is_same(const struct Flag *flag, const union FlagValue *a, const union FlagValue *b) {
+    bool text = flag->type == FLAG_STRING || flag->type == FLAG_LIST || flag->type == FLAG_OPTIONAL;
+    return text ? strcmp(a->text, b->text) == 0 : memcmp(a, b, sizeof *a) == 0;
+}
+
+// Parses the text as a value of the flag. *same: it is the present one, `mine`.
+static int parse_and_compare(const struct Flag *flag, const char *where, const char *text,
+                             const char *mine, bool *same, struct Error *e) {
+    union FlagValue asked = {0}, present = {0};
+    struct Error ignored;
+    int err = flag_value_parse(flag, where, text, &asked, e);
+    *same = !err && !flag_value_parse(flag, where, mine, &present, &ignored) &&
+            is_same(flag, &asked, &present);
+    return err;
+}
+
 // Checks that the flag takes the value of line i, and that the command line and other keys give no
 // other. DeepSpeed's default of an absent key gives way.
 static void check_flag(struct DsPlan *p, size_t i) {
     struct DsLine *line = &p->out->lines[i];
     const struct DsLine *earlier = find_earlier_setter(p->out, i);
-    bool by_user = p->flags->user_gave(p->flags->context, line->flag), same = true;
+    const struct Flag *flag = &p->flags->table[flags_find(p->flags, line->flag)];
+    bool by_user = ds_user_gave(p->flags, line->flag), same;
+    char *mine = flags_value(p->flags, line->flag);
     char *where = base_format("%s%s", line->key, line->absent ? ", which is absent" : "");
     struct Error e = {0};
-    int err = p->flags->check(p->flags->context, line->flag, where, line->flag_value, &same, &e);
+    int err = parse_and_compare(flag, where, line->flag_value, mine, &same, &e);
     if (err) {
         plan_refuse(p, "%s", e.text);
     } else if (earlier && strcmp(earlier->flag_value, line->flag_value) != 0) {
         plan_refuse(p, "%s sets --%s %s, but %s sets it to %s; make them agree", where, line->flag,
                     line->flag_value, earlier->key, earlier->flag_value);
     } else if (by_user && !same && !line->absent) {
-        char *mine = p->flags->value(p->flags->context, line->flag);
         plan_refuse(p, "%s sets --%s %s, but --%s %s is given; drop one of them", where, line->flag,
                     line->flag_value, line->flag, mine);
-        free(mine);
     } else if (by_user && !same) {
         free(line->flag_value);
-        line->flag_value = p->flags->value(p->flags->context, line->flag);
+        line->flag_value = base_format("%s", mine);
         free(line->why);
         line->why = base_format("given");
     }
+    free(mine);
     free(where);
 }
 
@@ -329,15 +338,15 @@ static const char *find_repeated_key(const cJSON *value) {
     return twice;
 }
 
-int deepspeed_read(const char *text, size_t n, const char *path, const struct DsFlags *flags,
-                   struct DeepSpeed *out, struct Error *e) {
+int ds_resolve(const char *text, size_t n, const char *path, const struct Flags *flags,
+               size_t ranks, struct DeepSpeed *out, struct Error *e) {
     *out = (struct DeepSpeed){.path = base_format("%s", path)};
     cJSON *root = json_parse_object(text, n, path, e);
     if (!root)
         return -EINVAL;
     const char *twice = find_repeated_key(root);
-    struct DsTables tables = ds_tables_open(flags->table, flags->n);
-    struct DsPlan p = {root, flags, tables, out, base_format("%s", "")};
+    struct DsTables tables = ds_tables_open(flags);
+    struct DsPlan p = {root, flags, ranks, tables, out, base_format("%s", "")};
     int err = twice ? error_set(e, -EINVAL, E_JSON_DUPLICATE_KEY,
                                 "%s: an object has the key \"%s\" twice; keep one of them", path,
                                 json_shown(twice).text)

@@ -15,15 +15,15 @@ static const char *flag_kind(const struct Flag *f) {
                                     : "i";
 }
 
-struct DsTables ds_tables_open(const struct Flag *flags, size_t n) {
-    struct DsRow *rows = base_alloc(n * sizeof *rows);
+struct DsTables ds_tables_open(const struct Flags *f) {
+    struct DsRow *rows = base_alloc(f->n * sizeof *rows);
     size_t count = 0;
-    for (const struct Flag *f = flags; f < flags + n; f++)
-        if (f->deepspeed)
-            rows[count++] = (struct DsRow){.key = f->deepspeed,
-                                           .kinds = flag_kind(f),
+    for (const struct Flag *flag = f->table; flag < f->table + f->n; flag++)
+        if (flag->deepspeed)
+            rows[count++] = (struct DsRow){.key = flag->deepspeed,
+                                           .kinds = flag_kind(flag),
                                            .verdict = DS_HONOURED,
-                                           .flag = f->name};
+                                           .flag = flag->name};
     return (struct DsTables){
         {{"batches, precision, optimizer, schedule", ds_train_rows, ds_train_count},
          {"ZeRO, offload, disks", ds_zero_rows, ds_zero_count},
@@ -50,7 +50,6 @@ static bool is_one_of(const char *list, char separator, const char *key, size_t 
     return false;
 }
 
-// Returns the length of the first name of a row's key.
 static size_t first_name_length(const struct DsRow *row) {
     return strcspn(row->key, "|");
 }
@@ -193,7 +192,6 @@ char *ds_format_json(const cJSON *value) {
     return shown;
 }
 
-// True if any "enabled" inside the value is on.
 static bool has_enabled(const cJSON *value) {
     const cJSON *enabled = cJSON_GetObjectItemCaseSensitive(value, "enabled"), *m;
     bool on = enabled && !cJSON_IsNull(enabled) && !ds_is_auto(enabled) && !cJSON_IsFalse(enabled);

@@ -34,7 +34,7 @@ struct DsTables {
     struct DsTable table[DS_TABLES];
     struct DsRow *flag_rows; // owned
 };
-struct DsTables ds_tables_open(const struct Flag *flags, size_t n);
+struct DsTables ds_tables_open(const struct Flags *f);
 void ds_tables_close(struct DsTables *t);
 
 // Returns the row of a key path; *inside: the path is a key inside the row's object. NULL: none.

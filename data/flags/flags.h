@@ -80,7 +80,6 @@ struct FlagsSaid flags_said(const struct Flags *f);
 
 // Returns the present value as a user would write it, "" for a NULL string. free() it.
 char *flags_value(const struct Flags *f, const char *name);
-// Returns the present value of a number.
 double flags_number(const struct Flags *f, const char *name);
 
 // Reads a JSON object of flag names and values. Flags set on the line keep their values, but the

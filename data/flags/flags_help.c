@@ -33,22 +33,6 @@ static char *format_usage(const struct Flag *flag) {
                        range.name ? range.name : "VALUE");
 }
 
-// Returns a default with its line breaks escaped, which would break the help's own lines.
-static char *escape_line_breaks(const char *text) {
-    size_t breaks = 0;
-    for (const char *p = text; *p; p++)
-        breaks += *p == '\n';
-    char *shown = base_alloc(strlen(text) + breaks + 1), *to = shown;
-    for (; *text; text++) {
-        if (*text == '\n')
-            *to++ = '\\';
-        *to++ = *text == '\n' ? 'n' : *text;
-    }
-    *to = 0;
-    return shown;
-}
-
-// Returns the help text, followed by range and default.
 static char *format_help(const struct Flag *flag) {
     struct FlagRange range = flag_range(flag);
     bool bounded = range.name && (size_t)range.name_length < strlen(flag->argument);
@@ -58,12 +42,10 @@ static char *format_help(const struct Flag *flag) {
     bool has_default = *preset;
     if (!bounded && !has_default)
         return base_format("%s", flag->help);
-    char *shown = escape_line_breaks(preset);
-    char *help =
-        base_format("%s (%s%s%s%s)", flag->help, bounded ? flag->argument : "",
-                    bounded && has_default ? ", " : "", has_default ? "default " : "", shown);
-    free(shown);
-    return help;
+    if (!strcmp(preset, "\n")) // it would break the help's own lines
+        preset = "\\n";
+    return base_format("%s (%s%s%s%s)", flag->help, bounded ? flag->argument : "",
+                       bounded && has_default ? ", " : "", has_default ? "default " : "", preset);
 }
 
 static void print_flag(const struct Flag *flag, FILE *out) {

@@ -126,9 +126,9 @@ static bool in_range(const struct FlagRange *r, double x) {
     return (r->low_open ? x > r->low : x >= r->low) && (r->high_open ? x < r->high : x <= r->high);
 }
 
-static int parse_integer(const struct Flag *flag, const char *where, const char *text,
-                         union FlagValue *v, struct Error *e) {
-    bool is_size = flag->type == FLAG_SIZE, minus = *text == '-';
+static int parse_integer(bool is_size, const char *where, const char *text, union FlagValue *v,
+                         struct Error *e) {
+    bool minus = *text == '-';
     uint64_t magnitude = 0;
     int code = parse_magnitude(text + (minus || *text == '+'), &magnitude);
     if (code == -EINVAL)
@@ -164,12 +164,9 @@ static int parse_float(const char *where, const char *text, union FlagValue *v, 
     return 0;
 }
 
-static int parse_power(const struct Flag *flag, const char *where, const char *text,
-                       union FlagValue *v, struct Error *e) {
-    struct Flag as_size = *flag;
+static int parse_power(const char *where, const char *text, union FlagValue *v, struct Error *e) {
     union FlagValue n;
-    as_size.type = FLAG_SIZE;
-    if (parse_integer(&as_size, where, text, &n, e))
+    if (parse_integer(true, where, text, &n, e))
         return -EINVAL;
     if (!n.size || (n.size & (n.size - 1)))
         return error_set(e, -EINVAL, E_FLAG_INTEGER,
@@ -216,16 +213,13 @@ static char *format_time(size_t seconds) {
 }
 
 // Reads steps, or a time if there is a unit at its end.
-static int parse_every(const struct Flag *flag, const char *where, const char *text,
-                       union FlagValue *v, struct Error *e) {
-    struct Flag as_size = *flag;
+static int parse_every(const char *where, const char *text, union FlagValue *v, struct Error *e) {
     union FlagValue steps = {0};
     size_t length = strlen(text);
-    as_size.type = FLAG_SIZE;
     v->every = (struct FlagEvery){0, 0};
     if (length && strchr("dhms", text[length - 1]))
         return parse_time(where, text, &v->every.seconds, e);
-    if (parse_integer(&as_size, where, text, &steps, e))
+    if (parse_integer(true, where, text, &steps, e))
         return error_set(e, -EINVAL, E_FLAG_TIME,
                          "%s: '%s' is neither a number of steps such as 500 or 1k, nor a time such "
                          "as 90s, 30m, 3h55m or 1d",
@@ -300,11 +294,11 @@ static int parse_any(const struct Flag *flag, const char *where, const char *tex
     case FLAG_CHOICE:
         return parse_choice(flag, where, text, v, e);
     case FLAG_POWER:
-        return parse_power(flag, where, text, v, e);
+        return parse_power(where, text, v, e);
     case FLAG_TIME:
         return parse_time(where, text, &v->size, e);
     case FLAG_EVERY:
-        return parse_every(flag, where, text, v, e);
+        return parse_every(where, text, v, e);
     case FLAG_STRING:
     case FLAG_LIST:
     case FLAG_OPTIONAL:
@@ -312,7 +306,7 @@ static int parse_any(const struct Flag *flag, const char *where, const char *tex
         return 0;
     case FLAG_INT:
     case FLAG_SIZE:
-        return parse_integer(flag, where, text, v, e);
+        return parse_integer(flag->type == FLAG_SIZE, where, text, v, e);
     }
     CHECK(false, "--%s: unknown type %d", flag->name, flag->type);
 }
@@ -358,14 +352,6 @@ static char *format_double(double x) {
     }
 }
 
-static char *format_choice(const struct Flag *flag, int choice) {
-    int n = 0;
-    while (flag->words[n])
-        n++;
-    CHECK(choice >= 0 && choice < n, "--%s: choice %d of %d", flag->name, choice, n);
-    return base_format("%s", flag->words[choice]);
-}
-
 char *flag_value_format(const struct Flag *flag, const void *at) {
     switch (flag->type) {
     case FLAG_BOOL:
@@ -385,7 +371,7 @@ char *flag_value_format(const struct Flag *flag, const void *at) {
     case FLAG_FLOAT:
         return format_double(*(const double *)at);
     case FLAG_CHOICE:
-        return format_choice(flag, *(const int *)at);
+        return base_format("%s", flag->words[*(const int *)at]);
     case FLAG_STRING:
     case FLAG_LIST:
     case FLAG_OPTIONAL:

@@ -2,7 +2,6 @@
 #include "data/flags/init.h"
 #include "data/hf/config.h"
 #include "data/json.h"
-#include "data/json_members.h"
 #include "data/peft/kind.h"
 
 #include <errno.h>
@@ -70,6 +69,23 @@ static int refuse_model(struct Flags *f, const char *init, struct Error *e) {
     return err;
 }
 
+// Refuses a flag that the user has set to another value than the item's, which `where` has.
+static int check_value(struct Flags *f, const cJSON *item, const char *where, struct Error *e) {
+    bool is_text = cJSON_IsString(item);
+    char *mine = flags_value(f, item->string);
+    char *theirs =
+        is_text ? base_format("%s", item->valuestring) : base_format("%.9g", item->valuedouble);
+    bool same =
+        is_text ? hf_config_same_text(mine, theirs) : strtod(mine, NULL) == item->valuedouble;
+    int err = 0;
+    if (flags_was_set(f, item->string) && !same)
+        err = error_set(e, -EINVAL, E_INIT_FLAG, "--%s %s: %s has %s; leave out --%s", item->string,
+                        mine, where, theirs, item->string);
+    free(mine);
+    free(theirs);
+    return err;
+}
+
 // Refuses a flag of the line or a file that differs from the model's, which `where` names. A flag
 // that is left to the model (0, auto) does not.
 static int refuse_contradiction(struct Flags *f, const char *value, const char *where,
@@ -81,16 +97,7 @@ static int refuse_contradiction(struct Flags *f, const char *value, const char *
             continue;
         if (flags_forget_if_default(f, item->string) || strcmp(item->string, LENGTH) == 0)
             continue;
-        char *mine = flags_value(f, item->string);
-        char *theirs = cJSON_IsString(item) ? base_format("%s", item->valuestring)
-                                            : base_format("%.9g", item->valuedouble);
-        bool same = cJSON_IsString(item) ? hf_config_same_text(mine, theirs)
-                                         : strtod(mine, NULL) == item->valuedouble;
-        if (!same)
-            err = error_set(e, -EINVAL, E_INIT_FLAG, "--%s %s: %s has %s; leave out --%s",
-                            item->string, mine, where, theirs, item->string);
-        free(mine);
-        free(theirs);
+        err = check_value(f, item, where, e);
     }
     return err;
 }
@@ -299,22 +306,6 @@ int init_read_flags(struct Flags *f, WeightsKinds *kinds, const char *value, str
     return err;
 }
 
-// Refuses another value of an adapter's flag that the user set.
-static int check_adapter(struct Flags *f, const cJSON *item, const char *where, struct Error *e) {
-    bool text = cJSON_IsString(item);
-    char *mine = flags_value(f, item->string);
-    char *theirs =
-        text ? base_format("%s", item->valuestring) : base_format("%g", item->valuedouble);
-    bool same = text ? !strcmp(mine, item->valuestring) : strtod(mine, NULL) == item->valuedouble;
-    int err = 0;
-    if (flags_was_set(f, item->string) && !same)
-        err = error_set(e, -EINVAL, E_INIT_FLAG, "--%s %s: %s has %s; leave out --%s", item->string,
-                        mine, where, theirs, item->string);
-    free(mine);
-    free(theirs);
-    return err;
-}
-
 int init_read_adapter(struct Flags *f, const char *dir, struct Error *e) {
     char *family = flags_value(f, "family"), *text = NULL;
     char *where = base_format("%s/adapter_config.json", dir);
@@ -326,7 +317,7 @@ int init_read_adapter(struct Flags *f, const char *dir, struct Error *e) {
     const cJSON *item;
     if (flags && flags_was_set(f, "lora-dropout"))
         cJSON_DeleteItemFromObject(flags, "lora-dropout");
-    cJSON_ArrayForEach(item, flags) if (!err) err = check_adapter(f, item, where, e);
+    cJSON_ArrayForEach(item, flags) if (!err) err = check_value(f, item, where, e);
     free(text);
     text = flags ? json_line_text(flags) : NULL;
     if (!err)

@@ -200,7 +200,7 @@ int options_print(const struct Flags *f, const struct Options *o, const char *fe
     if (*o->help) {
         int err = flags_print_help(f, o->help, stdout, e);
         if (!err && strcmp(o->help, "deepspeed") == 0)
-            deepspeed_print_rows(f->table, f->n, stdout);
+            deepspeed_print_rows(f, stdout);
         return err;
     }
     fputs("Usage: ./train --data WHAT [--FLAG VALUE ...]\n\n"
@@ -399,8 +399,7 @@ int options_resolve(const struct Flags *f, struct Options *o, struct Error *e) {
     if (o->export && !init_kind(o->kinds, INIT_TO, o->export, &path))
         return init_refuse(o->kinds, INIT_TO, o->export, e);
     if (o->export && o->export_adapter && strncmp(o->export, "hf:", 3) == 0 &&
-        trimmed_length(o->export + 3) == trimmed_length(o->export_adapter) &&
-        !strncmp(o->export + 3, o->export_adapter, trimmed_length(o->export_adapter)))
+        is_same_file(o->export + 3, o->export_adapter))
         return error_set(e, -EINVAL, E_EXPORT_NAME,
                          "--export-adapter %s: it is the folder of --export; expected another one",
                          o->export_adapter);
@@ -426,27 +425,6 @@ int options_resolve(const struct Flags *f, struct Options *o, struct Error *e) {
 void options_fill_vocab(struct Options *o, size_t vocab) {
     if (o->data && strcmp(o->data, "random") == 0 && !o->vocab)
         o->vocab = vocab;
-}
-
-struct DataSpec options_data(const struct Options *o, size_t seq_len, bool fits) {
-    const char *path = NULL;
-    const struct WeightsKind *kind =
-        o->init ? init_kind(o->kinds, INIT_FROM, o->init, &path) : NULL;
-    bool folder = kind && strcmp(kind->prefix, "hf:") == 0;
-    return (struct DataSpec){.data = o->data,
-                             .val_data = o->val_data,
-                             .pack = (enum Packing)o->pack,
-                             .tokenizer = o->tokenizer,
-                             .cache_dir = o->cache,
-                             .seq_len = seq_len,
-                             .vocab = o->vocab,
-                             .seed = o->seed,
-                             .model = o->init,
-                             .chat_template = o->chat_template,
-                             .data_map = o->data_map,
-                             .folder = folder ? path : NULL,
-                             .seq_len_fits = fits,
-                             .processes = 1};
 }
 
 // Appends a line for a flag. Checkpoints have the flag's oldest name.

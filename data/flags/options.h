@@ -4,9 +4,9 @@
 // config.json and the checks of a resumed run all come from them.
 #ifndef DATA_FLAGS_OPTIONS_H
 #define DATA_FLAGS_OPTIONS_H
+#include "data/deepspeed/deepspeed.h"
 #include "data/eval/evals.h"
 #include "data/text/data.h"
-#include "data/flags/deepspeed.h"
 #include "data/flags/flags.h"
 #include "data/flags/init.h"
 
@@ -72,10 +72,6 @@ enum Mode options_mode(const struct Options *o);
 
 extern const struct Flag options_table[];
 extern const size_t options_count;
-
-// Returns the DataSpec of --data and its like, for sequences of seq_len tokens and one process.
-// fits: seq_len is a default, so a short text may have shorter sequences.
-struct DataSpec options_data(const struct Options *o, size_t seq_len, bool fits);
 
 // Prints the version and `features` for --version; for --help the usage, four examples, and the
 // names of all flags, or the flags of --help TOPIC. Errors: -EINVAL.

@@ -2,6 +2,7 @@
 #include "data/flags/texts.h"
 #include "data/peft/kind.h"
 #include "data/chat/conversation.h"
+#include "data/text/printed.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -21,13 +22,33 @@ static void skip_unneeded_data(struct DataSpec *spec, const struct Options *o) {
     spec->pack = PACK_AUTO;
 }
 
-static struct DataSpec data_spec(const struct TextOptions *o) {
-    bool fits = !*o->given_seq_len; // without --seq-len it may follow from the data
-    struct DataSpec spec = options_data(o->resolved, *o->seq_len, fits);
-    spec.processes = o->processes;
-    spec.samples = o->train_samples;
-    spec.longest = init_is_fine_tuning_default(o->flags, "seq-len") ? LONGEST_EXAMPLE : 0;
-    skip_unneeded_data(&spec, o->resolved);
+// Returns the folder of --init hf:DIR; NULL: it is of another kind, or not given.
+static const char *hf_folder(const struct Options *o) {
+    const char *path = NULL;
+    const struct WeightsKind *kind = init_kind(o->kinds, INIT_FROM, o->init, &path);
+    return kind && strcmp(kind->prefix, "hf:") == 0 ? path : NULL;
+}
+
+static struct DataSpec data_spec(const struct TextOptions *t) {
+    const struct Options *o = t->resolved;
+    bool by_model = init_is_fine_tuning_default(t->flags, "seq-len");
+    struct DataSpec spec = {.data = o->data,
+                            .val_data = o->val_data,
+                            .pack = (enum Packing)o->pack,
+                            .tokenizer = o->tokenizer,
+                            .cache_dir = o->cache,
+                            .seq_len = *t->seq_len,
+                            .vocab = o->vocab,
+                            .seed = o->seed,
+                            .model = o->init,
+                            .chat_template = o->chat_template,
+                            .data_map = o->data_map,
+                            .folder = hf_folder(o),
+                            .seq_len_fits = !*t->given_seq_len, // it may follow from the data
+                            .longest = by_model ? LONGEST_EXAMPLE : 0,
+                            .processes = t->processes,
+                            .samples = t->train_samples};
+    skip_unneeded_data(&spec, o);
     return spec;
 }
 
@@ -132,12 +153,10 @@ static void close_sink(struct ExportSink *sink) {
 
 static int open_adapter_sink(struct Texts *t, const char *model, struct Error *e) {
     const struct Options *o = t->options.resolved;
-    const char *path = NULL;
-    const struct WeightsKind *kind = init_kind(o->kinds, INIT_FROM, o->init, &path);
     const struct PeftSettings s = {.rank = (size_t)flags_number(t->options.flags, "lora-rank"),
                                    .alpha = flags_number(t->options.flags, "lora-alpha"),
                                    .dropout = flags_number(t->options.flags, "lora-dropout"),
-                                   .base = kind && !strcmp(kind->prefix, "hf:") ? path : NULL};
+                                   .base = hf_folder(o)};
     return peft_sink_open(o->export_adapter, model, &s, &t->exported_adapter, e);
 }
 
@@ -200,7 +219,8 @@ char *texts_format_sample(const struct Texts *t, const int32_t *ids, size_t n) {
     bool stopped = false;
     for (size_t i = 0; i < t->stops.count && n > t->prompt.count; i++)
         stopped = stopped || t->stops.data[i] == ids[n - 1];
-    return data_printable(t->data, ids + skipped, n - stopped - skipped);
+    size_t bytes;
+    return printed_text(data_tokenizer(t->data), ids + skipped, n - stopped - skipped, &bytes);
 }
 
 char *texts_identity(const void *texts, const char *kernels) {

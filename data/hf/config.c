@@ -3,7 +3,7 @@
 #include "data/hf/config.h"
 
 #include "data/hf/config_read.h"
-#include "data/json_members.h"
+#include "data/json.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -232,7 +232,6 @@ static int read_tie(struct HfReading *r) {
     return 0;
 }
 
-// Shortens the default seq-len of a model of very long sequences.
 static void shorten_seq_len(cJSON *flags) {
     cJSON *length = cJSON_GetObjectItemCaseSensitive(flags, "seq-len");
     if (length->valuedouble > SEQ_LEN_USUAL)

@@ -35,17 +35,13 @@ int hf_config_check_same(const struct cJSON *model, const char *where, const str
 // Copies the sizes out of complete flags.
 void hf_config_sizes(const struct cJSON *flags, struct HfSizes *sizes);
 
-// The ids that begin and end a text; -1: none.
-struct HfEnds {
-    int32_t begin, end;
-};
+// Writes the text of a config.json from complete flags (config_write.c). begin, end: the ids with
+// which a text begins and ends; -1: none. free() *text. Errors: -EINVAL for a model that a folder
+// of the family cannot express.
+int hf_config_write(const struct cJSON *flags, enum Dtype dtype, int32_t begin, int32_t end,
+                    char **text, struct Error *e);
 
-// Writes the text of a config.json from complete flags (config_write.c). free() *text. Errors:
-// -EINVAL for a model that a folder of the family cannot express.
-int hf_config_write(const struct cJSON *flags, enum Dtype dtype, struct HfEnds ends, char **text,
-                    struct Error *e);
-
-// Writes the text of an existing config with another dtype. Returns 0.
-int hf_config_with_dtype(const struct cJSON *config, enum Dtype dtype, char **text);
+// Returns the text of an existing config with another dtype; free() it.
+char *hf_config_with_dtype(const struct cJSON *config, enum Dtype dtype);
 
 #endif

@@ -3,7 +3,7 @@
 // number, the result is that of transformers 5.
 #include "data/hf/config_read.h"
 
-#include "data/json_members.h"
+#include "data/json.h"
 
 #include <errno.h>
 #include <math.h>

@@ -4,7 +4,6 @@
 
 #include "data/hf/config_read.h"
 #include "data/json.h"
-#include "data/json_members.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -29,12 +28,11 @@ static void set_text(cJSON *object, const char *key, const char *value) {
     cJSON_AddStringToObject(object, key, value);
 }
 
-int hf_config_with_dtype(const struct cJSON *config, enum Dtype dtype, char **text) {
+char *hf_config_with_dtype(const struct cJSON *config, enum Dtype dtype) {
     cJSON *copy = cJSON_Duplicate(config, true);
     set_text(copy, "dtype", torch_name(dtype));
     set_text(copy, "torch_dtype", torch_name(dtype));
-    *text = json_file_text(copy);
-    return 0;
+    return json_file_text(copy);
 }
 
 // ---- a configuration of our own ----
@@ -117,8 +115,8 @@ static int check_exportable(const cJSON *flags, const char *family, struct Error
     return 0;
 }
 
-int hf_config_write(const struct cJSON *flags, enum Dtype dtype, struct HfEnds ends, char **text,
-                    struct Error *e) {
+int hf_config_write(const struct cJSON *flags, enum Dtype dtype, int32_t begin, int32_t end,
+                    char **text, struct Error *e) {
     static const char *const classes[][2] = {{"gpt2", "GPT2LMHeadModel"},
                                              {"llama", "LlamaForCausalLM"},
                                              {"mistral", "MistralForCausalLM"},
@@ -140,8 +138,8 @@ int hf_config_write(const struct cJSON *flags, enum Dtype dtype, struct HfEnds e
         write_gpt2(config, flags);
     else
         write_llama(config, flags, family);
-    add_id(config, "bos_token_id", ends.begin);
-    add_id(config, "eos_token_id", ends.end);
+    add_id(config, "bos_token_id", begin);
+    add_id(config, "eos_token_id", end);
     set_text(config, "dtype", torch_name(dtype));
     set_text(config, "torch_dtype", torch_name(dtype));
     *text = json_file_text(config);

@@ -59,25 +59,11 @@ static bool is_copied(const struct HfText *text, const char *name) {
     return n > 6 && strcmp(name + n - 6, ".model") == 0;
 }
 
-static int check_file(const char *path, struct Error *e) {
-    struct stat st;
-    int fd, err = file_open(path, "cannot read", &fd, &st, e);
-    if (err)
-        return err;
-    close(fd);
-    if (st.st_size <= COPIED_BYTES_MAX)
-        return 0;
-    return error_set(e, -EFBIG, E_FILE_TOO_LARGE,
-                     "cannot read %s: it is larger than %d bytes, the most that is read of such a "
-                     "file; check that it is the right file",
-                     path, COPIED_BYTES_MAX);
-}
-
-static int copy_file(const struct Copying *c, const char *path, const char *name) {
+static int copy_or_check(const struct Copying *c, const char *path, const char *name) {
     char *text = NULL;
     size_t n;
     int err = file_read(path, COPIED_BYTES_MAX, &text, &n, c->e);
-    if (!err)
+    if (!err && !c->checks)
         err = hf_writer_put(&c->x->sink.writer, name, text, n, c->e);
     free(text);
     return err;
@@ -90,7 +76,7 @@ static bool copy_or_check_file(int folder, const char *name, void *copying) {
     if (!is_copied(&c->x->text, name) || (!fstatat(folder, name, &st, 0) && S_ISDIR(st.st_mode)))
         return true;
     char *path = base_format("%s/%s", c->x->imported->folder.path, name);
-    c->err = c->checks ? check_file(path, c->e) : copy_file(c, path, name);
+    c->err = copy_or_check(c, path, name);
     free(path);
     return !c->err;
 }
@@ -148,11 +134,10 @@ static int prepare_export(struct HfExport *x, const char *path, const struct Exp
             hf_text_make(&x->text, model, x->family, x->imported ? &x->imported->folder : NULL, e);
     if (!err && x->imported)
         err = copy_or_check_files(x, true, e);
-    const struct HfEnds ends = {x->text.begin, x->text.end};
-    if (!err)
-        err = x->imported
-                  ? hf_config_with_dtype(x->imported->folder.config, model->dtype, &x->config)
-                  : hf_config_write(object, model->dtype, ends, &x->config, e);
+    if (!err && x->imported)
+        x->config = hf_config_with_dtype(x->imported->folder.config, model->dtype);
+    else if (!err)
+        err = hf_config_write(object, model->dtype, x->text.begin, x->text.end, &x->config, e);
     cJSON_Delete(object);
     return err;
 }

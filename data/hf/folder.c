@@ -192,7 +192,7 @@ static struct HfTensor *find_exactly(const struct HfFolder *f, const char *name)
     return f->ntensor ? bsearch(&key, f->tensor, f->ntensor, sizeof key, compare_names) : NULL;
 }
 
-static struct HfTensor *find_with_or_without_prefix(const struct HfFolder *f, const char *name) {
+struct HfTensor *hf_folder_find(const struct HfFolder *f, const char *name) {
     static const char *const prefixes[] = {"transformer.", "model."};
     struct HfTensor *t = find_exactly(f, name);
     for (size_t i = 0; !t && i < sizeof prefixes / sizeof *prefixes; i++)
@@ -201,12 +201,8 @@ static struct HfTensor *find_with_or_without_prefix(const struct HfFolder *f, co
     return t;
 }
 
-const struct HfTensor *hf_folder_find(const struct HfFolder *f, const char *name) {
-    return find_with_or_without_prefix(f, name);
-}
-
 const struct HfTensor *hf_folder_ask(struct HfFolder *f, const char *name) {
-    struct HfTensor *t = find_with_or_without_prefix(f, name);
+    struct HfTensor *t = hf_folder_find(f, name);
     if (t)
         t->asked = true;
     return t;

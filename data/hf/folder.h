@@ -36,7 +36,7 @@ int hf_folder_open(struct HfFolder *f, const char *path, struct Error *e);
 void hf_folder_close(struct HfFolder *f);
 
 // Returns the tensor, with or without the first word of its name; NULL: there is none.
-const struct HfTensor *hf_folder_find(const struct HfFolder *f, const char *name);
+struct HfTensor *hf_folder_find(const struct HfFolder *f, const char *name);
 
 // Finds as hf_folder_find, and notes that the tensor was asked for.
 const struct HfTensor *hf_folder_ask(struct HfFolder *f, const char *name);

@@ -5,7 +5,6 @@
 #include "data/hf/kind.h"
 #include "data/hf/pieces.h"
 #include "data/json.h"
-#include "data/json_members.h"
 #include "kernels/folder.h"
 
 #include <cjson/cJSON.h>

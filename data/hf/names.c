@@ -64,43 +64,17 @@ static const struct NameRow llama_rows[] = {
     {NULL, NULL, NONE, NONE, false},
 };
 
-static const struct {
-    const char *family;
-    const struct NameRow *rows;
-} families[] = {
-    {"gpt2", gpt2_rows},   {"llama", llama_rows}, {"mistral", llama_rows},
-    {"qwen2", llama_rows}, {"qwen3", llama_rows},
-};
-
-static const struct NameRow *find_rows(const char *family) {
-    for (size_t i = 0; i < sizeof families / sizeof *families; i++)
-        if (!strcmp(families[i].family, family))
-            return families[i].rows;
-    return NULL;
-}
-
 static size_t axis_length(enum Size size, const struct HfSizes *s) {
-    switch (size) {
-    case NONE:
-        return 0;
-    case C:
-        return s->channels;
-    case Q:
-        return s->heads * s->head_size;
-    case KV:
-        return s->kv_heads * s->head_size;
-    case QKV:
-        return (s->heads + 2 * s->kv_heads) * s->head_size;
-    case HS:
-        return s->head_size;
-    case F:
-        return s->ffn;
-    case V:
-        return s->vocab;
-    case P:
-        return s->positions;
-    }
-    return 0;
+    const size_t lengths[] = {[NONE] = 0,
+                              [C] = s->channels,
+                              [Q] = s->heads * s->head_size,
+                              [KV] = s->kv_heads * s->head_size,
+                              [QKV] = (s->heads + 2 * s->kv_heads) * s->head_size,
+                              [HS] = s->head_size,
+                              [F] = s->ffn,
+                              [V] = s->vocab,
+                              [P] = s->positions};
+    return lengths[size];
 }
 
 static void fill_name(char *name, size_t room, const char *pattern, int layer) {
@@ -113,9 +87,7 @@ static void fill_name(char *name, size_t room, const char *pattern, int layer) {
 size_t hf_pieces(const char *family, const char *param, int layer, const struct HfSizes *sizes,
                  struct HfPiece pieces[HF_PIECES_MAX]) {
     size_t n = 0, row = 0;
-    const struct NameRow *r = find_rows(family);
-    CHECK(r, "no names for the family %s", family);
-    for (; r->param; r++) {
+    for (const struct NameRow *r = strcmp(family, "gpt2") ? llama_rows : gpt2_rows; r->param; r++) {
         if (strcmp(r->param, param))
             continue;
         CHECK(n < HF_PIECES_MAX, "%s has more than %d pieces", param, HF_PIECES_MAX);

@@ -5,7 +5,6 @@
 #include "data/chat/template.h"
 #include "data/file.h"
 #include "data/json.h"
-#include "data/json_members.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -33,9 +32,9 @@ static void add_file(struct HfText *x, const char *name, char *text, size_t byte
     x->file[x->count++] = (struct HfTextFile){name, text, bytes};
 }
 
-static void add_json(struct HfText *x, const char *name, const cJSON *object) {
-    char *printed = cJSON_Print(object), *text = base_format("%s\n", printed);
-    cJSON_free(printed);
+// Takes over the object.
+static void add_json(struct HfText *x, const char *name, cJSON *object) {
+    char *text = json_file_text(object);
     add_file(x, name, text, strlen(text));
 }
 
@@ -173,7 +172,6 @@ static int set_special_end(struct TextMaker *m, int32_t end) {
         set_token(m, special, "eos_token", end);
         add_json(m->x, SPECIAL, special);
     }
-    cJSON_Delete(special);
     return err;
 }
 
@@ -196,7 +194,8 @@ static int write_config(struct TextMaker *m, char *jinja, int32_t stop) {
     }
     if (!err && (made || jinja || !m->keeps_tokenizer))
         add_json(m->x, CONFIG, config);
-    cJSON_Delete(config);
+    else
+        cJSON_Delete(config);
     return err;
 }
 
@@ -243,10 +242,11 @@ static int add_generation_config(struct TextMaker *m, const int32_t *stops, size
         cJSON_AddNumberToObject(generation, KEY, cJSON_GetArrayItem(ids, 0)->valuedouble);
     else
         cJSON_AddItemToObject(generation, KEY, cJSON_Duplicate(ids, true));
+    cJSON_Delete(ids);
     if (added)
         add_json(m->x, GENERATION, generation);
-    cJSON_Delete(ids);
-    cJSON_Delete(generation);
+    else
+        cJSON_Delete(generation);
     return 0;
 }
 

@@ -33,7 +33,6 @@ int hf_text_make(struct HfText *x, const struct ExportModel *model, const char *
                  const struct HfFolder *from, struct Error *e);
 void hf_text_free(struct HfText *x); // does nothing if all is 0
 
-// True if the struct has this file.
 bool hf_text_has(const struct HfText *x, const char *name);
 
 #endif

@@ -133,10 +133,6 @@ int hf_writer_join(struct HfWriter *w, struct Error *e) {
 
 int hf_writer_put(struct HfWriter *w, const char *name, const void *bytes, size_t n,
                   struct Error *e) {
-    if (!*name || strchr(name, '/'))
-        return error_set(e, -EINVAL, E_EXPORT_NAME,
-                         "%s: \"%s\" is not a name for a file in it; expected one without a slash",
-                         w->path, name);
     int err = file_put(w->folder, name, bytes, n);
     return err ? error_io(e, err, E_FILE_WRITE, "cannot write %s/%s", w->tmp_path, name) : 0;
 }

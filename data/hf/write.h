@@ -76,8 +76,8 @@ int hf_writer_make(struct HfWriter *w, struct Error *e);
 // A process without the first rank, when that has made the files: opens them. Errors: -errno.
 int hf_writer_join(struct HfWriter *w, struct Error *e);
 
-// The first rank: writes another whole file into the folder (config.json, a tokenizer). Errors:
-// -EINVAL for a name with a slash, -errno.
+// The first rank: writes another whole file into the folder (config.json, a tokenizer), by a name
+// without a slash. Errors: -errno.
 int hf_writer_put(struct HfWriter *w, const char *name, const void *bytes, size_t n,
                   struct Error *e);
 

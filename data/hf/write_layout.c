@@ -34,55 +34,32 @@ static void lay_tensors(struct HfWriter *w, const struct HfOut *tensor, uint64_t
     }
 }
 
-static void check_name(const char *name) {
-    CHECK(*name && strcmp(name, "__metadata__"), "a tensor of the name \"%s\"", name);
-    for (const char *p = name; *p; p++)
-        CHECK(*p > ' ' && *p <= '~' && *p != '"' && *p != '\\', "a tensor of the name \"%s\"",
-              name);
-}
-
-static FILE *open_text(char **text, size_t *bytes) {
-    FILE *f = open_memstream(text, bytes);
-    if (!f)
-        base_out_of_memory(0, "a safetensors header");
-    return f;
-}
-
-static void close_text(FILE *f) {
-    if (fclose(f))
-        base_out_of_memory(0, "a safetensors header");
-}
-
-// Returns the JSON header of shard `file`, of *n bytes; *bytes: those of its tensors.
+// Returns the JSON header of shard `file`; *bytes: those of its tensors.
 static char *header_text(const struct HfWriter *w, const struct HfOut *tensor, size_t file,
-                         size_t *n, uint64_t *bytes) {
+                         uint64_t *bytes) {
     static const char *const names[NDTYPE] = {"F32", "BF16", "F16"};
-    char *text;
-    FILE *f = open_text(&text, n);
-    fprintf(f, "{\"__metadata__\":{\"format\":\"pt\"}");
+    char *text = base_format("{\"__metadata__\":{\"format\":\"pt\"}");
     *bytes = 0;
     for (size_t i = 0; i < w->ntensor; i++) {
         if (w->entry[i].file != file)
             continue;
-        check_name(tensor[i].name);
-        fprintf(f, ",\"%s\":{\"dtype\":\"%s\",\"shape\":[", tensor[i].name, names[w->dtype]);
+        base_append(&text, ",\"%s\":{\"dtype\":\"%s\",\"shape\":[", tensor[i].name,
+                    names[w->dtype]);
         for (int d = 0; d < tensor[i].ndim; d++)
-            fprintf(f, "%s%llu", d ? "," : "", (unsigned long long)tensor[i].shape[d]);
+            base_append(&text, "%s%llu", d ? "," : "", (unsigned long long)tensor[i].shape[d]);
         unsigned long long begin = w->entry[i].begin;
         *bytes = begin + w->entry[i].count * dtype_size(w->dtype);
-        fprintf(f, "],\"data_offsets\":[%llu,%llu]}", begin, (unsigned long long)*bytes);
+        base_append(&text, "],\"data_offsets\":[%llu,%llu]}", begin, (unsigned long long)*bytes);
     }
-    fprintf(f, "}");
-    close_text(f);
+    base_append(&text, "}");
     return text;
 }
 
 static void make_header(struct HfWriter *w, const struct HfOut *tensor, size_t file) {
     struct HfShard *shard = &w->file[file];
-    size_t n;
     uint64_t bytes;
-    char *text = header_text(w, tensor, file, &n, &bytes);
-    size_t padded = round_up(n, HEADER_MULTIPLE);
+    char *text = header_text(w, tensor, file, &bytes);
+    size_t n = strlen(text), padded = round_up(n, HEADER_MULTIPLE);
     shard->header_bytes = LENGTH_BYTES + padded;
     shard->header = base_alloc(shard->header_bytes);
     for (int i = 0; i < LENGTH_BYTES; i++)
@@ -100,20 +77,15 @@ static void make_header(struct HfWriter *w, const struct HfOut *tensor, size_t f
 
 static char *index_text(const struct HfWriter *w) {
     unsigned long long parameters = 0;
-    char *text;
-    size_t n;
     for (size_t i = 0; i < w->ntensor; i++)
         parameters += w->entry[i].count;
-    FILE *f = open_text(&text, &n);
-    fprintf(f,
-            "{\n  \"metadata\": {\n    \"total_parameters\": %llu,\n    \"total_size\": %llu\n  "
-            "},\n  \"weight_map\": {",
-            parameters, parameters * dtype_size(w->dtype));
+    char *text = base_format("{\n  \"metadata\": {\n    \"total_parameters\": %llu,\n    "
+                             "\"total_size\": %llu\n  },\n  \"weight_map\": {",
+                             parameters, parameters * dtype_size(w->dtype));
     for (size_t i = 0; i < w->ntensor; i++)
-        fprintf(f, "%s\n    \"%s\": \"%s\"", i ? "," : "", w->entry[i].name,
-                w->file[w->entry[i].file].name);
-    fprintf(f, "\n  }\n}\n");
-    close_text(f);
+        base_append(&text, "%s\n    \"%s\": \"%s\"", i ? "," : "", w->entry[i].name,
+                    w->file[w->entry[i].file].name);
+    base_append(&text, "\n  }\n}\n");
     return text;
 }
 

@@ -6,7 +6,7 @@
 // which has the marker and no lock. Padding rows after the vocabulary are zeros. model.c reads the
 // file; data/hf/write.h writes folders of Hugging Face in the same way.
 #include "data/file.h"
-#include "data/json_members.h"
+#include "data/json.h"
 #include "data/llmc/format.h"
 #include "data/llmc/kind.h"
 #include "data/range.h"

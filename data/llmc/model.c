@@ -86,7 +86,7 @@ static int read_beside(const struct LlmcModel *m, int layer, const char *param, 
           param, n, (unsigned long long)first, (unsigned long long)count);
     enum Dtype dtype = m->shape.dtype;
     int err = range_read(m->fd, m->path, dtype, begin + first * dtype_size(dtype), n, out, e);
-    size_t bad = err ? n : range_not_finite(out, n);
+    size_t bad = err ? n : range_overflow(F32, out, n);
     if (bad < n)
         return error_set(e, -EINVAL, E_WEIGHT_NOT_FINITE,
                          "%s: %s of layer %d: element %llu is %s; copy the file again, or "

@@ -70,66 +70,44 @@ static const char AGAIN[] = " again";
 static const double BUSY_SHARE = 0.1; // a measurement is in doubt if others used more CPU time
 
 struct Measurement {
-    char *path, *text; // of the file
+    char *path, *others; // of the file; its lines of other names and CPU models
     char key[256];
     double value; // 0: none
     bool doubted;
 };
 
-static const char *find_line(const struct Measurement *m) {
-    for (const char *line = m->text; line && *line; line = strchr(line, '\n')) {
-        line += *line == '\n';
-        if (strncmp(line, m->key, strlen(m->key)) == 0)
-            return line;
-    }
-    return NULL;
-}
-
 static void measurement_read(struct Measurement *m, const char *cache_dir, const char *name) {
-    char model[128], *end;
+    char model[128], *text, *end;
     size_t bytes;
     struct Error ignored;
-    *m = (struct Measurement){.path = base_format("%s/machine.txt", cache_dir)};
+    *m = (struct Measurement){.path = base_format("%s/machine.txt", cache_dir),
+                              .others = base_format("%s", "")};
     cpu_model(model, sizeof model);
     snprintf(m->key, sizeof m->key, "%s|%s|", name, model);
-    if (file_read(m->path, 1 << 20, &m->text, &bytes, &ignored) != 0)
-        m->text = base_format("%s", "");
-    const char *line = find_line(m);
-    if (line) {
-        m->value = strtod(line + strlen(m->key), &end);
-        m->doubted = strncmp(end, AGAIN, strlen(AGAIN)) == 0;
+    file_read(m->path, 1 << 20, &text, &bytes, &ignored); // NULL: there are none yet
+    for (char *rest = text, *line; (line = strsep(&rest, "\n"));) {
+        size_t n = strlen(m->key);
+        if (*line && strncmp(line, m->key, n) != 0) {
+            base_append(&m->others, "%s\n", line);
+        } else if (*line && m->value == 0) { // of two lines the first counts
+            m->value = strtod(line + n, &end);
+            m->doubted = strncmp(end, AGAIN, strlen(AGAIN)) == 0;
+        }
     }
+    free(text);
 }
 
 static void measurement_free(struct Measurement *m) {
     free(m->path);
-    free(m->text);
+    free(m->others);
 }
 
-// Returns the file without the lines of this name and CPU model. free() it.
-static char *copy_other_lines(const struct Measurement *m) {
-    char *text = base_alloc(strlen(m->text) + 1), *to = text;
-    for (const char *line = m->text; *line;) {
-        size_t n = strcspn(line, "\n");
-        n += line[n] == '\n';
-        if (strncmp(line, m->key, strlen(m->key)) != 0)
-            to = mempcpy(to, line, n);
-        line += n;
-    }
-    *to = 0;
-    return text;
-}
-
-// Replaces the line of this name in the file.
 static void measurement_write(struct Measurement *m, const char *cache_dir, double value,
                               bool doubted) {
     struct Error ignored;
-    char *others = copy_other_lines(m);
-    const char *gap = *others && others[strlen(others) - 1] != '\n' ? "\n" : "";
-    char *text = base_format("%s%s%s%.6g%s\n", others, gap, m->key, value, doubted ? AGAIN : "");
+    char *text = base_format("%s%s%.6g%s\n", m->others, m->key, value, doubted ? AGAIN : "");
     if (cache_make_folder(cache_dir, &ignored) == 0)
         file_replace(m->path, text, strlen(text), &ignored);
-    free(others);
     free(text);
 }
 

@@ -49,7 +49,6 @@ void progress_message(struct Progress *p, const char *format, ...)
 void progress_validation(struct Progress *p, uint64_t step, float loss, float bits_per_byte,
                          uint64_t samples, uint64_t all);
 
-// Prints an evaluation, with the accuracies that are known.
 void progress_evaluation(struct Progress *p, uint64_t step, const struct EvalResult *result);
 
 // Prints a sample as a message; `alone`: only its text, for a pipe.

@@ -120,7 +120,4 @@ int data_val_batch(void *data, uint64_t first, size_t n, const struct Batch *bat
 int data_prompt(const struct Data *d, const char *prompt, bool given, struct Ids *ids,
                 struct Error *e);
 
-// Returns the text of ids, with "?" for control characters. free() it.
-char *data_printable(const struct Data *d, const int32_t *ids, size_t count);
-
 #endif

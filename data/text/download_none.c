@@ -3,13 +3,9 @@
 
 #include <errno.h>
 
-static int refuse(const char *url, struct Error *e) {
+int download_file(const struct Download *d, struct Error *e) {
     return error_set(e, -ENOTSUP, E_BUILD_LACKS,
                      "--data %s: this program was built without libcurl: install "
                      "libcurl4-openssl-dev and build again, or give a local file",
-                     url);
-}
-
-int download_file(const struct Download *d, struct Error *e) {
-    return refuse(d->url, e);
+                     d->url);
 }

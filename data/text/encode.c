@@ -1,8 +1,8 @@
-// Encodes by threads: see encode.h.
+// Encodes by threads: see tokenizer.h.
 //
 // In each round every thread encodes a stretch of some 1 MiB; when all are done, their ids are
 // taken. Stretches take milliseconds, and similar times, so that no thread waits long.
-#include "data/text/encode.h"
+#include "data/text/tokenizer.h"
 #include "data/bpe/bpe.h"
 
 #include <errno.h>
@@ -82,8 +82,8 @@ static int emit_begin(const struct Tokenizer *t, IdsTaker *take, void *context, 
     return id < 0 ? 0 : take(context, &ids, 0, e);
 }
 
-int encode_text(const struct Tokenizer *t, const char *text, size_t bytes, size_t threads,
-                IdsTaker *take, void *context, struct Error *e) {
+int tokenizer_encode_text(const struct Tokenizer *t, const char *text, size_t bytes, size_t threads,
+                          IdsTaker *take, void *context, struct Error *e) {
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     size_t n = size_min(threads ? threads : cores > 0 ? (size_t)cores : 1, THREADS_MAX), at = 0;
     n = size_max(1, size_min(n, ceil_div(bytes, STRETCH_BYTES)));

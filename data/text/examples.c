@@ -105,7 +105,7 @@ static int write_example(void *context, const struct Example *x, struct Error *e
 static int encode_files(const struct ExamplesSpec *spec, const char *path, struct Error *e) {
     struct ExampleWriter w = {.logged_s = base_seconds()};
     double begin = w.logged_s;
-    int code = token_writer_open_wide(&w.writer, path, tokenizer_vocab(spec->tokenizer), true, e);
+    int code = token_writer_open(&w.writer, path, tokenizer_vocab(spec->tokenizer), true, e);
     if (code)
         return code;
     for (size_t i = 0; !code && i < spec->file_count; i++)

@@ -104,7 +104,6 @@ static int pack_documents(struct Data *d, struct Error *e) {
     return 0;
 }
 
-// True if there is a validation sample, and each source has a training sample.
 static bool has_needed_samples(struct Data *d) {
     bool all = data_val_samples(d) != 0;
     for (size_t s = 0; s < d->named.count; s++)
@@ -158,7 +157,6 @@ static void describe_remedy(const struct ShardSet *set, char *text, size_t bytes
         snprintf(text + at, bytes - (size_t)at, ", or --seq-len %zu at most", most - 1);
 }
 
-// Checks that the set has a sample.
 static int check_samples(struct Data *d, size_t s, struct ShardSet *set, const char *part,
                          struct Error *e) {
     if (shards_windows(set))

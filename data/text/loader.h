@@ -40,10 +40,6 @@ struct Data {
 // --val-data gets that flag, and one without a flag gets --data.
 void loader_correct_flag(const struct Data *d, int code, struct Error *e);
 
-static inline const struct Tokenizer *loader_tokenizer(const struct Data *d) {
-    return d->tokenizer ? d->tokenizer : d->source[0].prepared.tokenizer;
-}
-
 // True if any of the files marks where documents begin.
 bool loader_has_documents(const struct Data *d);
 

@@ -1,6 +1,5 @@
 // Queries of open data, from the vocabulary to a batch: see data.h.
 #include "data/text/loader.h"
-#include "data/text/printed.h"
 #include "kernels/dtype.h"
 
 #include <errno.h>
@@ -22,11 +21,11 @@ const char *data_chosen_tokenizer(const struct Data *d) {
 }
 
 const struct Tokenizer *data_tokenizer(const struct Data *d) {
-    return loader_tokenizer(d);
+    return d->tokenizer ? d->tokenizer : d->source[0].prepared.tokenizer;
 }
 
 const char *data_tokenizer_path(const struct Data *d) {
-    return tokenizer_path(loader_tokenizer(d));
+    return tokenizer_path(data_tokenizer(d));
 }
 
 bool data_packed(const struct Data *d) {
@@ -69,28 +68,20 @@ uint64_t data_fingerprint(const struct Data *d) {
     return d->fingerprint;
 }
 
-// A sample's set, and its number there. `seed` points to source_seed, which shuffles the set; NULL:
-// the set is not shuffled.
-struct SamplePosition {
-    const struct ShardSet *set;
-    uint64_t number, source_seed;
-    const uint64_t *seed;
-};
-
-static void find_train_sample(const struct Data *d, uint64_t i, struct SamplePosition *at) {
-    size_t s = mix_find(&d->mix, i, &at->number);
-    at->source_seed = s ? rng_bits(d->spec.seed, s) : d->spec.seed;
-    at->seed = &at->source_seed;
-    at->set = &d->source[s].train;
+// Finds training sample *i: *i becomes its number in the set, *seed the key that shuffles the set.
+static const struct ShardSet *find_train_sample(const struct Data *d, uint64_t *i, uint64_t *seed) {
+    size_t s = mix_find(&d->mix, *i, i);
+    *seed = s ? rng_bits(d->spec.seed, s) : d->spec.seed;
+    return &d->source[s].train;
 }
 
-// i < data_val_samples(d).
-static void find_val_sample(const struct Data *d, uint64_t i, struct SamplePosition *at) {
+// The same of a sample to validate on, *i < data_val_samples(d). No such set is shuffled.
+static const struct ShardSet *find_val_sample(const struct Data *d, uint64_t *i) {
     size_t s = 0;
-    for (uint64_t here; s + 1 < d->named.count; s++, i -= here)
-        if (i < (here = shards_windows(&d->source[s].val)))
+    for (uint64_t here; s + 1 < d->named.count; s++, *i -= here)
+        if (*i < (here = shards_windows(&d->source[s].val)))
             break;
-    *at = (struct SamplePosition){.set = &d->source[s].val, .number = i};
+    return &d->source[s].val;
 }
 
 // Reads samples into `batch`; or, if `counted` is not NULL, only counts their targets that count.
@@ -100,15 +91,17 @@ static int read_samples(const struct Data *d, bool val, uint64_t first, uint64_t
     uint64_t one, total = 0;
     int code = 0;
     for (uint64_t i = 0; !code && i < n; i++) {
-        struct SamplePosition at = {0};
-        (val ? find_val_sample : find_train_sample)(d, first + i, &at);
+        uint64_t number = first + i, seed;
+        const struct ShardSet *set =
+            val ? find_val_sample(d, &number) : find_train_sample(d, &number, &seed);
+        const uint64_t *key = val ? NULL : &seed;
         if (counted) {
-            code = shards_counted(at.set, at.seed, at.number, &one, e);
+            code = shards_counted(set, key, number, &one, e);
             total += one;
         } else {
             struct Batch row = {batch->inputs + i * t, batch->targets + i * t,
                                 batch->starts ? batch->starts + i * t : NULL};
-            code = shards_read(at.set, at.seed, at.number, &row, e);
+            code = shards_read(set, key, number, &row, e);
         }
     }
     if (code)
@@ -138,7 +131,7 @@ int data_val_counted(void *data, uint64_t first, uint64_t n, uint64_t *counted, 
 
 int data_prompt(const struct Data *d, const char *prompt, bool given, struct Ids *ids,
                 struct Error *e) {
-    const struct Tokenizer *t = loader_tokenizer(d);
+    const struct Tokenizer *t = data_tokenizer(d);
     if (tokenizer_begin(t) >= 0)
         ids_append(ids, tokenizer_begin(t));
     int err = tokenizer_encode(t, prompt, strlen(prompt), ids, e);
@@ -170,9 +163,4 @@ char *data_places(const struct Data *d) {
         line = add_path(line, "validation", &d->source[s].val);
     }
     return line;
-}
-
-char *data_printable(const struct Data *d, const int32_t *ids, size_t count) {
-    size_t bytes;
-    return printed_text(loader_tokenizer(d), ids, count, &bytes);
 }

@@ -135,12 +135,12 @@ void loader_close_names(struct Data *d) {
 // ---- the tokenizer ------------------------------------------------------------------------------
 
 int loader_choose_vocab(struct Data *d, struct Error *e) {
-    size_t tokenizer_ids = tokenizer_vocab(loader_tokenizer(d));
+    size_t tokenizer_ids = tokenizer_vocab(data_tokenizer(d));
     d->vocab = d->spec.vocab ? d->spec.vocab : tokenizer_ids;
     if (d->vocab < tokenizer_ids)
         return error_set(
             e, -EINVAL, E_VOCAB_SIZE, "--vocab %zu: the tokenizer has more ids, %zu: %s; give %s%s",
-            d->vocab, tokenizer_ids, tokenizer_describe(loader_tokenizer(d)),
+            d->vocab, tokenizer_ids, tokenizer_describe(data_tokenizer(d)),
             d->spec.model ? "the tokenizer of --init " : "as many by --vocab, or leave it out",
             d->spec.model ? d->spec.model : "");
     return 0;

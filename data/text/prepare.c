@@ -4,7 +4,6 @@
 // tokenizer.model.
 #include "data/text/prepare.h"
 #include "data/file.h"
-#include "data/text/encode.h"
 #include "data/text/made.h"
 #include "data/text/spm.h"
 #include "data/text/sums.h"
@@ -172,13 +171,10 @@ static int append_ids(void *sink, const struct Ids *ids, size_t done, struct Err
 static int encode_to_file(const struct Tokenizer *t, const char *text, size_t bytes,
                           const char *path, size_t *count, struct Error *e) {
     struct IdsWriter s = {.bytes = bytes, .logged_s = base_seconds()};
-    size_t vocab = tokenizer_vocab(t);
-    int code = vocab <= TOKENS_NARROW_MAX
-                   ? token_writer_open(&s.writer, path, e)
-                   : token_writer_open_wide(&s.writer, path, vocab, false, e);
+    int code = token_writer_open(&s.writer, path, tokenizer_vocab(t), false, e);
     if (code)
         return code;
-    code = encode_text(t, text, bytes, 0, append_ids, &s, e);
+    code = tokenizer_encode_text(t, text, bytes, 0, append_ids, &s, e);
     *count = s.writer.count;
     if (code) {
         token_writer_abandon(&s.writer);

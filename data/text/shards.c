@@ -185,7 +185,6 @@ static int read_window(const struct ShardSet *set, const struct Shard *shard, ui
     return code;
 }
 
-// Returns the shard of sample i, and the window there.
 static const struct Shard *find_window(const struct ShardSet *set, const uint64_t *seed, uint64_t i,
                                        uint64_t *window) {
     uint64_t epoch = 0, windows = shards_windows(set);

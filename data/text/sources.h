@@ -49,7 +49,6 @@ int source_open(struct Source *s, const char *flag, const char *data, const char
                 struct Error *e);
 void source_close(struct Source *s);
 
-// True if `data` names a pipe.
 bool source_is_pipe(const char *data);
 
 // Frees the bytes that pipes carried, once they are prepared.

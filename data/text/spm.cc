@@ -9,7 +9,6 @@
 //    neither. Protocol buffers merge a message that occurs twice, so six bytes after the model
 //    switch both off. This file adds the space at the front of a whole text.
 #include "data/text/spm.h"
-#include "data/text/spm_check.h"
 extern "C" {
 #define _Noreturn [[noreturn]]
 #include "kernels/base.h"

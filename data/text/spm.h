@@ -30,7 +30,7 @@ int spm_train(const char *text, size_t text_bytes, size_t pieces, char **model, 
               struct Error *e);
 
 // Opens the bytes of a .model file; `name` opens the error lines. Checks the structure first
-// (data/text/spm_check.h), because the library does not. Errors: -EINVAL for a file that is damaged
+// (spm_check_model), because the library does not. Errors: -EINVAL for a file that is damaged
 // or not a model; -ENOTSUP without the library.
 int spm_open(struct Spm **out, const char *model, size_t model_bytes, const char *name,
              struct Error *e);
@@ -54,6 +54,21 @@ const char *spm_name(const struct Spm *s, size_t id);
 
 // Returns the *bytes bytes of an id (none for control pieces). Valid until spm_close.
 const char *spm_piece(const struct Spm *s, size_t id, size_t *bytes);
+
+// ---- spm_check.c, for spm.cc ----
+// The library trusts its files: a damaged normalisation table makes it read outside its memory, a
+// score that is not a number breaks its search. So the file's structure is checked once before the
+// library reads it.
+
+// Returns 0, or -EINVAL with an error that names the file and the fault.
+int spm_check_model(const char *model, size_t model_bytes, const char *name, struct Error *e);
+
+// True if the model puts a space at the front of a text. `model` has passed spm_check_model.
+bool spm_adds_space(const char *model, size_t model_bytes);
+
+// Turns a model's self-test samples into an unknown field: they are made for sentences with a space
+// at the front, and fail on a stream without. `model` has passed spm_check_model.
+void spm_drop_self_test(char *model, size_t model_bytes);
 
 #ifdef __cplusplus
 }

@@ -9,7 +9,7 @@
 // the replacements, each ended by a zero byte. The trie is an array of 32-bit units: from unit i
 // every step goes to (i xor offset) xor byte, so a unit is safe if the 256 units around i xor
 // offset exist; a leaf holds the offset of its replacement.
-#include "data/text/spm_check.h"
+#include "data/text/spm.h"
 #include "kernels/base.h"
 
 #include <errno.h>

@@ -103,7 +103,6 @@ static int check_not_json(const char *path, const char *data, size_t bytes, stru
         path);
 }
 
-// Appends the text of one file, if it is text.
 static int append_file_text(struct Text *t, const char *path, const char *data, size_t bytes,
                             struct Error *e) {
     bool rows;

@@ -97,7 +97,18 @@ const char *tokenizer_chat_template(const struct Tokenizer *t);
 // An id at or past tokenizer_vocab (from a padded vocabulary) has no text.
 char *tokenizer_decode(const struct Tokenizer *t, const int32_t *ids, size_t count, size_t *bytes);
 
-// ---- for encode.h ----
+// ---- a whole text, by several threads (encode.c) ----
+
+// Takes the ids of the next stretch. A result other than 0 ends the encoding, and is returned.
+// `done`: bytes of the text until now.
+typedef int IdsTaker(void *context, const struct Ids *ids, size_t done, struct Error *e);
+
+// Encodes valid UTF-8 as one text, after tokenizer_begin, if there is one, with the same ids as one
+// thread: the text is cut where its tokenizer allows it, and the ids of stretches are passed on in
+// order. Uses at most `threads` threads, including the caller's; 0: as many as there are cores.
+// Errors: those of tokenizer_encode, the taker's.
+int tokenizer_encode_text(const struct Tokenizer *t, const char *text, size_t bytes, size_t threads,
+                          IdsTaker *take, void *context, struct Error *e);
 
 // One thread's buffers for encoding a text in parts, and a part of valid UTF-8: `at` bytes of the
 // text precede it, `after` bytes follow it in memory.

@@ -1,14 +1,108 @@
-// Reading token shards: see tokens.h for their formats. Every way in which a file can be wrong,
-// when it is opened or later, is told here, so that no other code has to doubt an id.
+// Reads and writes token shards: see tokens.h for their formats. Every way in which a file can be
+// wrong, when it is opened or later, is told here, so that no other code has to doubt an id.
 #include "data/text/tokens.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
-enum { CHECK_BYTES = 1 << 20, READ_IDS = 4096 };
+enum { CHECK_BYTES = 1 << 20, READ_IDS = 4096, BUFFER_IDS = 32768 };
 #define OTHER_VOCAB "raise --vocab, or use the tokenizer that made the file"
+
+// ---- the header ---------------------------------------------------------------------------------
+
+enum {
+    NARROW_MAGIC = 20240520,
+    NARROW_VERSION = 1,
+    WIDE_MAGIC = 20240801,
+    WIDE_VERSION = 7,
+    TOKENS_MAGIC_BYTES = 8,
+    LLMQ_VERSION_READ = 2,
+    // Indices of llmq's int32.
+    LLMQ_VERSION = 2,
+    LLMQ_ID_BYTES = 3,
+    LLMQ_COUNT = 4,
+    LLMQ_VOCAB = 5,
+    LLMQ_MASKED = 6,
+    DOCUMENTS_AT = 28, // offset in bytes, after them
+};
+
+static const char tokens_magic[] = "BIN.TOK\n", tokens_documents[] = "DOCSTART";
+
+static int32_t int_at(const void *header, size_t i) {
+    int32_t value;
+    memcpy(&value, (const char *)header + i * sizeof value, sizeof value);
+    return value;
+}
+
+bool token_bytes_detect(const void *bytes, size_t n) {
+    int32_t first = n >= sizeof first ? int_at(bytes, 0) : 0;
+    return first == NARROW_MAGIC || first == WIDE_MAGIC ||
+           (n >= TOKENS_MAGIC_BYTES && !memcmp(bytes, tokens_magic, TOKENS_MAGIC_BYTES));
+}
+
+static uint64_t ids_end(const struct TokenLayout *l) {
+    return TOKENS_HEADER_BYTES + (uint64_t)l->id_bytes * l->count;
+}
+
+uint64_t token_layout_bytes(const struct TokenLayout *l) {
+    uint64_t array = (l->count + 7) / 8;
+    return ids_end(l) + (l->masked ? array : 0) + (l->has_documents ? array : 0);
+}
+
+static int refuse_version(const char *name, int32_t version, int32_t only, struct Error *e) {
+    return error_set(e, -EINVAL, E_SHARD_HEADER,
+                     "--data %s: token shard of version %d; only version %d is read: make the "
+                     "shard again, or give the text itself as --data",
+                     name, version, only);
+}
+
+// Reads llmq's header, with our documents or without.
+static int read_llmq(const char *header, const char *name, struct TokenLayout *l, int32_t *count,
+                     struct Error *e) {
+    int32_t version = int_at(header, LLMQ_VERSION), bytes = int_at(header, LLMQ_ID_BYTES);
+    int32_t masked = int_at(header, LLMQ_MASKED);
+    if (version != LLMQ_VERSION_READ)
+        return refuse_version(name, version, LLMQ_VERSION_READ, e);
+    if (bytes != 4 || masked < 0 || masked > 1)
+        return error_set(
+            e, -EINVAL, E_SHARD_HEADER,
+            "--data %s: the shard's header says %s %d; expected %s: make the shard again", name,
+            bytes != 4 ? "bytes of an id:" : "mask:", bytes != 4 ? bytes : masked,
+            bytes != 4 ? "4" : "0 or 1");
+    l->id_bytes = 4;
+    l->masked = masked;
+    l->has_documents =
+        !memcmp(header + DOCUMENTS_AT, tokens_documents, sizeof tokens_documents - 1);
+    *count = int_at(header, LLMQ_COUNT);
+    return 0;
+}
+
+static int read_fields(const char *header, const char *name, struct TokenLayout *l,
+                       struct Error *e) {
+    int32_t magic = int_at(header, 0), version = int_at(header, 1), count = int_at(header, 2);
+    int code = 0;
+    *l = (struct TokenLayout){.id_bytes = magic == NARROW_MAGIC ? 2 : 4};
+    if (!memcmp(header, tokens_magic, TOKENS_MAGIC_BYTES))
+        code = read_llmq(header, name, l, &count, e);
+    else if (magic != NARROW_MAGIC && magic != WIDE_MAGIC)
+        code = error_set(e, -EINVAL, E_SHARD_HEADER,
+                         "--data %s: this is not a token shard: it begins with %d, not with %d, %d "
+                         "or BIN.TOK; give the text itself as --data",
+                         name, magic, NARROW_MAGIC, WIDE_MAGIC);
+    else if (version != (magic == NARROW_MAGIC ? NARROW_VERSION : WIDE_VERSION))
+        code =
+            refuse_version(name, version, magic == NARROW_MAGIC ? NARROW_VERSION : WIDE_VERSION, e);
+    if (!code && count <= 0)
+        code = error_set(
+            e, -EINVAL, E_SHARD_HEADER,
+            "--data %s: the shard's header says %d tokens, not 1 or more; make the shard again",
+            name, count);
+    l->count = code ? 0 : (size_t)count;
+    return code;
+}
 
 bool token_file_detect(const char *path) {
     char begin[8];
@@ -22,7 +116,6 @@ bool token_file_detect(const char *path) {
     return got > 0 && token_bytes_detect(begin, (size_t)got);
 }
 
-// Checks that the file has the size that its header says.
 static int check_size(const char *path, uint64_t file_bytes, const struct TokenLayout *l,
                       struct Error *e) {
     uint64_t want = token_layout_bytes(l);
@@ -50,7 +143,7 @@ static int read_layout(int fd, const char *path, uint64_t file_bytes, struct Tok
                          "--data %s: %zd bytes are not a token shard, whose header takes %d; make "
                          "the shard again",
                          path, got, TOKENS_HEADER_BYTES);
-    int code = token_header_read(header, path, l, e);
+    int code = read_fields(header, path, l, e);
     return code ? code : check_size(path, file_bytes, l, e);
 }
 
@@ -126,7 +219,7 @@ int token_file_read_bits(const struct TokenFile *f, enum TokenBits which, size_t
     uint8_t piece[READ_IDS];
     const struct TokenLayout *l = &f->layout;
     CHECK(which == TOKEN_COUNTS ? l->masked : l->has_documents, "%s has no such bits", f->path);
-    uint64_t from = token_layout_ids_end(l);
+    uint64_t from = ids_end(l);
     if (which == TOKEN_STARTS && l->masked)
         from += (l->count + 7) / 8;
     int code = 0;
@@ -197,4 +290,127 @@ void token_file_close(struct TokenFile *f) {
         close(f->fd);
     free(f->path);
     *f = (struct TokenFile){.fd = -1};
+}
+
+// ---- writing ------------------------------------------------------------------------------------
+
+// Ids are written as they come; the bits of documents, a sixteenth of their size, wait for the end.
+int token_writer_open(struct TokenWriter *w, const char *path, size_t vocab, bool has_documents,
+                      struct Error *e) {
+    static const char zeros[TOKENS_HEADER_BYTES];
+    bool wide = has_documents || vocab > TOKENS_NARROW_MAX;
+    *w = (struct TokenWriter){.layout = {.id_bytes = wide ? 4 : 2,
+                                         .masked = has_documents,
+                                         .has_documents = has_documents},
+                              .vocab = vocab};
+    int code = atomic_file_open(&w->tmp, path, e);
+    if (code)
+        return code;
+    w->buffer = base_alloc(BUFFER_IDS * w->layout.id_bytes);
+    code = file_write(w->tmp.fd, w->tmp.path, zeros, sizeof zeros, e); // finish() fills it in
+    if (code)
+        token_writer_abandon(w);
+    return code;
+}
+
+static int flush_ids(struct TokenWriter *w, struct Error *e) {
+    size_t bytes = w->buffered * w->layout.id_bytes;
+    w->buffered = 0;
+    return file_write(w->tmp.fd, w->tmp.path, w->buffer, bytes, e);
+}
+
+int token_writer_append(struct TokenWriter *w, const int32_t *ids, size_t count, struct Error *e) {
+    uint16_t *narrow = (uint16_t *)w->buffer;
+    int32_t *wide = (int32_t *)w->buffer;
+    for (size_t i = 0; i < count; i++) {
+        CHECK(ids[i] >= 0 && (size_t)ids[i] < w->vocab, "id %d of a vocabulary of %zu", ids[i],
+              w->vocab);
+        if (w->layout.id_bytes == 2)
+            narrow[w->buffered++] = (uint16_t)ids[i];
+        else
+            wide[w->buffered++] = ids[i];
+        if (w->buffered == BUFFER_IDS) {
+            int code = flush_ids(w, e);
+            if (code)
+                return code;
+        }
+    }
+    w->count += count;
+    if (w->count > INT32_MAX)
+        return error_set(e, -EINVAL, E_FILE_TOO_LARGE,
+                         "cannot write %s: its text has more than 2147483647 tokens, the most that "
+                         "a token shard holds; cut the text into files, each a --data of its own",
+                         w->tmp.path);
+    return 0;
+}
+
+static void grow_bits(struct TokenWriter *w, size_t count) {
+    size_t need = (count + 7) / 8, before = w->bits_room;
+    if (need <= before)
+        return;
+    w->bits_room = size_max(2 * before, need);
+    for (int b = 0; b < 2; b++) {
+        w->bits[b] = base_realloc(w->bits[b], w->bits_room, "masks of tokens");
+        memset(w->bits[b] + before, 0, w->bits_room - before);
+    }
+}
+
+int token_writer_document(struct TokenWriter *w, const int32_t *ids, const uint8_t *counts,
+                          size_t count, struct Error *e) {
+    CHECK(w->layout.has_documents && count, "a document of %zu ids", count);
+    size_t first = w->count;
+    int code = token_writer_append(w, ids, count, e);
+    if (code)
+        return code;
+    grow_bits(w, w->count);
+    w->bits[TOKEN_STARTS][first / 8] |= (uint8_t)(1 << first % 8);
+    for (size_t i = 1; i < count; i++) // id i is the target of position i - 1
+        if (!counts || counts[i])
+            w->bits[TOKEN_COUNTS][(first + i - 1) / 8] |= (uint8_t)(1 << (first + i - 1) % 8);
+    return 0;
+}
+
+static int write_header(struct TokenWriter *w, struct Error *e) {
+    int32_t header[TOKENS_HEADER_BYTES / 4] = {NARROW_MAGIC, NARROW_VERSION, (int32_t)w->count};
+    if (w->layout.id_bytes == 4) {
+        memcpy(header, tokens_magic, TOKENS_MAGIC_BYTES);
+        header[LLMQ_VERSION] = LLMQ_VERSION_READ;
+        header[LLMQ_ID_BYTES] = 4;
+        header[LLMQ_COUNT] = (int32_t)w->count;
+        header[LLMQ_VOCAB] = (int32_t)w->vocab;
+        header[LLMQ_MASKED] = w->layout.masked;
+    }
+    if (w->layout.has_documents)
+        memcpy((char *)header + DOCUMENTS_AT, tokens_documents, sizeof tokens_documents - 1);
+    if (lseek(w->tmp.fd, 0, SEEK_SET) < 0)
+        return error_io(e, -errno, E_FILE_WRITE, "cannot write %s", w->tmp.path);
+    return file_write(w->tmp.fd, w->tmp.path, header, w->layout.id_bytes == 4 ? sizeof header : 12,
+                      e);
+}
+
+static void free_buffers(struct TokenWriter *w) {
+    free(w->buffer);
+    free(w->bits[0]);
+    free(w->bits[1]);
+    w->buffer = NULL;
+    w->bits[0] = w->bits[1] = NULL;
+}
+
+int token_writer_finish(struct TokenWriter *w, struct Error *e) {
+    int code = flush_ids(w, e);
+    for (int b = 0; !code && b < 2 && w->layout.has_documents; b++)
+        code = file_write(w->tmp.fd, w->tmp.path, w->bits[b], (w->count + 7) / 8, e);
+    if (!code)
+        code = write_header(w, e);
+    if (code) {
+        token_writer_abandon(w);
+        return code;
+    }
+    free_buffers(w);
+    return atomic_file_commit(&w->tmp, e);
+}
+
+void token_writer_abandon(struct TokenWriter *w) {
+    free_buffers(w);
+    atomic_file_abandon(&w->tmp);
 }

@@ -21,8 +21,7 @@
 // Other programs may cut or change the file while training reads it. So it is not mapped into
 // memory, where a missing page ends the process. Each read checks its length, the ids against the
 // vocabulary, and that the file has not been written to since it was opened. Written by
-// data/text/prepare.c and data/text/examples.c, read by data/text/shards.c. The code lies in
-// tokens_layout.c (headers), tokens.c (reading) and tokens_write.c.
+// data/text/prepare.c and data/text/examples.c, read by data/text/shards.c.
 #ifndef DATA_TEXT_TOKENS_H
 #define DATA_TEXT_TOKENS_H
 #include "data/file.h"
@@ -42,13 +41,8 @@ struct TokenLayout {
 // Bit i says: the target at position i counts; a document begins with id i.
 enum TokenBits { TOKEN_COUNTS, TOKEN_STARTS };
 
-// Return the bytes of the whole file, and the offset at which its ids end.
+// Returns the bytes of the whole file.
 uint64_t token_layout_bytes(const struct TokenLayout *l);
-uint64_t token_layout_ids_end(const struct TokenLayout *l);
-
-// Reads a header (TOKENS_HEADER_BYTES). `name` opens the error lines. Errors: -EINVAL for another
-// format or version, or no ids.
-int token_header_read(const void *header, const char *name, struct TokenLayout *l, struct Error *e);
 
 struct TokenFile {
     char *path; // NULL: it is not open
@@ -95,12 +89,11 @@ struct TokenWriter {
     size_t bits_room;       // capacity of each, in bytes
 };
 
-// Begin a shard: token_writer_open llm.c's 16 bits, for all ids that fit; token_writer_open_wide
-// llmq's 32 bits for ids below `vocab`, with documents or without. After success, exactly one of
-// finish and abandon must follow. Errors: -errno; -EINVAL past 2^31 - 1 ids, the header's limit.
-int token_writer_open(struct TokenWriter *w, const char *path, struct Error *e);
-int token_writer_open_wide(struct TokenWriter *w, const char *path, size_t vocab,
-                           bool has_documents, struct Error *e);
+// Begins a shard of ids below `vocab`: in llm.c's 16 bits if they fit and there are no documents,
+// else in llmq's 32 bits. After success, exactly one of finish and abandon must follow. Errors:
+// -errno; -EINVAL past 2^31 - 1 ids, the header's limit.
+int token_writer_open(struct TokenWriter *w, const char *path, size_t vocab, bool has_documents,
+                      struct Error *e);
 int token_writer_append(struct TokenWriter *w, const int32_t *ids, size_t count, struct Error *e);
 
 // Appends a document to a file with documents. counts[i]: the loss of predicting ids[i] counts;

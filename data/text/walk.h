@@ -19,7 +19,6 @@ struct Walk {
 int walk_folder(struct Walk *w, const char *flag, const char *folder, struct Error *e);
 void walk_free(struct Walk *w);
 
-// Logs a line with the number of skipped files, if there are any.
 void walk_log(const struct Walk *w, const char *flag, const char *folder);
 
 #endif

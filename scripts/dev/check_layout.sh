@@ -72,11 +72,12 @@ function read_makefile(    text) {
 function height(path) {
     sub(/\/[^\/]*$/, "", path)
     sub(/^data\/(bpe|chat)$/, "data/text", path) # these as one, as there is no circle of files
+    sub(/^data\/deepspeed$/, "data/flags", path) # and these
     if (path ~ /^zero/)
         return index("zero/comm zero zero/master zero/qlora zero/wire zero/hpz zero/replica zero/tp " \
             "zero/pipe zero/offload zero/trace zero/process zero/settings zero/checkpoint zero/weights " \
             "zero/rank zero/train zero/plan ", path " ")
-    return index("data data/text data/eval data/hf data/peft data/llmc data/deepspeed data/flags data/log ",
+    return index("data data/text data/eval data/hf data/peft data/llmc data/flags data/log ",
         path " ")
 }
 

@@ -8,7 +8,7 @@
 // any does, or does not come back. (NFC changes a text, so with it some do not.) Status 2: a line.
 #include "data/bpe/bpe.h"
 #include "data/file.h"
-#include "data/text/encode.h"
+#include "data/text/tokenizer.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -78,7 +78,7 @@ static int measure(const struct Tokenizer *t, const char *path, struct Error *e)
     uint64_t hash[2] = {0, 0};
     for (size_t all = 0; !err && all < 2; all++) {
         double begin = base_seconds();
-        err = encode_text(t, text, bytes, all ? 0 : 1, add_hash, &hash[all], e);
+        err = tokenizer_encode_text(t, text, bytes, all ? 0 : 1, add_hash, &hash[all], e);
         double s = base_seconds() - begin;
         printf("%s: %.1f MB in %.2f s, %.1f MB/s, hash %016llx\n",
                all ? "all threads" : "one thread", (double)bytes * 1e-6, s,

@@ -3,7 +3,7 @@
 // back; control tokens are found in a text, but not in what people wrote; and what is not built is
 // refused with one line.
 #include "data/bpe/read.h"
-#include "data/text/encode.h"
+#include "data/text/tokenizer.h"
 #include "tests/lib/scratch.h"
 #include "tests/lib/test.h"
 
@@ -165,7 +165,7 @@ TEST(threads_change_no_id) {
         for (size_t threads = 1; threads <= 5; threads += 4) {
             struct Ids ids = {0};
             struct Error e;
-            assert_ok(encode_text(t, text, n, threads, append, &ids, &e), &e);
+            assert_ok(tokenizer_encode_text(t, text, n, threads, append, &ids, &e), &e);
             size_t first = tokenizer_begin(t) >= 0;
             if (first)
                 assert_int_equal(ids.data[0], tokenizer_begin(t));

@@ -6,7 +6,7 @@
 // Expressions that are not read, not compiled or never done are refused with one line.
 #include "data/bpe/pattern.h"
 #include "data/bpe/read.h"
-#include "data/text/encode.h"
+#include "data/text/tokenizer.h"
 #include "tests/lib/scratch.h"
 #include "tests/lib/test.h"
 
@@ -247,7 +247,7 @@ TEST(a_text_that_is_never_cut) {
     struct Ids whole = {0}, ids = {0};
     assert_ok(tokenizer_open_json(&t, path, &e), &e);
     assert_ok(tokenizer_encode(t, text, BYTES, &whole, &e), &e);
-    assert_ok(encode_text(t, text, BYTES, 2, append, &ids, &e), &e);
+    assert_ok(tokenizer_encode_text(t, text, BYTES, 2, append, &ids, &e), &e);
     assert_int_equal(ids.count, whole.count);
     assert_memory_equal(ids.data, whole.data, ids.count * sizeof *ids.data);
     ids_free(&ids);

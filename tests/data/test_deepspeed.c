@@ -18,7 +18,7 @@ TEST(test_every_key_has_a_verdict) {
     assert_non_null(file);
     struct Read r;
     assert_int_equal(read_line(&r, "--data random"), 0);
-    struct DsTables tables = ds_tables_open(r.flags.table, r.flags.n);
+    struct DsTables tables = ds_tables_open(&r.flags);
     char key[256];
     size_t n = 0;
     bool inside;

@@ -241,7 +241,7 @@ TEST(help_shows_every_flag_within_100_columns) {
                 "the forward pass; each level keeps less than the one before it, and all of them "
                 "give the same bits"};
     wide[NFLAG + 1] = (struct Flag){
-        "stop", FLAG_STRING, 0, "a\n", "Run", .argument = "TEXT", .help = "ends a sample"};
+        "stop", FLAG_STRING, 0, "\n", "Run", .argument = "TEXT", .help = "ends a sample"};
     char *text = NULL;
     size_t n = 0;
     FILE *out = open_memstream(&text, &n);
@@ -261,7 +261,7 @@ TEST(help_shows_every_flag_within_100_columns) {
             !strcmp(line, "  --beta2 X                 AdamW's decay of v (0<=X<1, default 0.95)");
         compared +=
             !strcmp(line, "  --[no-]overlap            overlap copies and compute (default on)");
-        compared += !strcmp(line, "  --stop TEXT               ends a sample (default a\\n)");
+        compared += !strcmp(line, "  --stop TEXT               ends a sample (default \\n)");
     }
     assert_int_equal(compared, 3);
     assert_int_equal(groups, 4); // each heading once, although the flags of a group lie apart

@@ -83,7 +83,7 @@ TEST(the_bytes_are_llmq_s) {
     char *folder = *state, *path = base_format("%s/a.bin", folder);
     struct TokenWriter w;
     struct Error e;
-    assert_ok(token_writer_open_wide(&w, path, 151936, true, &e), &e);
+    assert_ok(token_writer_open(&w, path, 151936, true, &e), &e);
     assert_ok(token_writer_document(&w, (int32_t[]){70000, 1, 2}, (uint8_t[]){1, 0, 1}, 3, &e), &e);
     assert_ok(token_writer_document(&w, (int32_t[]){151935, 3}, NULL, 2, &e), &e);
     assert_ok(token_writer_finish(&w, &e), &e);
@@ -109,7 +109,7 @@ TEST(documents_come_back) {
     uint8_t *counts = base_alloc(3 * COUNT), *starts = counts + COUNT, *got = starts + COUNT;
     for (size_t i = 0; i < COUNT; i++)
         ids[i] = id_at(i), counts[i] = i * 7 % 3 == 0, starts[i] = 0;
-    assert_ok(token_writer_open_wide(&w, path, VOCAB, true, &e), &e);
+    assert_ok(token_writer_open(&w, path, VOCAB, true, &e), &e);
     size_t documents = 0;
     for (size_t at = 0, n = 1; at < COUNT; at += n, n = n % 613 + 1, documents++) {
         n = size_min(n, COUNT - at);

@@ -3,7 +3,6 @@
 #include "data/text/tokenizer.h"
 #include "data/file.h"
 #include "data/text/spm.h"
-#include "data/text/spm_check.h"
 #include "kernels/dtype.h"
 #include "tests/lib/scratch.h"
 #include "tests/lib/test.h"

@@ -37,7 +37,7 @@ static int32_t id_at(size_t i) {
 static int write_shard(const char *path, size_t count, struct Error *e) {
     struct TokenWriter w;
     int32_t ids[1000];
-    int code = token_writer_open(&w, path, e);
+    int code = token_writer_open(&w, path, TOKENS_NARROW_MAX, false, e);
     if (code)
         return code;
     for (size_t at = 0, n; !code && at < count; at += n) {
@@ -90,7 +90,7 @@ TEST(the_bytes_are_llm_c_s) {
     char *folder = *state, *path = base_format("%s/a.bin", folder);
     struct Error e;
     struct TokenWriter w;
-    assert_ok(token_writer_open(&w, path, &e), &e);
+    assert_ok(token_writer_open(&w, path, TOKENS_NARROW_MAX, false, &e), &e);
     assert_ok(token_writer_append(&w, (int32_t[]){1, 0x1234, 65535}, 3, &e), &e);
     assert_ok(token_writer_finish(&w, &e), &e);
     unsigned char want[1030] = {0x88, 0xd8, 0x34, 0x01, 1, 0, 0, 0, 3, 0, 0, 0}, got[2000];
@@ -150,7 +150,7 @@ TEST(the_last_id_is_checked_too) {
     struct TokenFile f;
     int32_t ids[501] = {0};
     ids[500] = 99;
-    assert_ok(token_writer_open(&w, path, &e), &e);
+    assert_ok(token_writer_open(&w, path, TOKENS_NARROW_MAX, false, &e), &e);
     assert_ok(token_writer_append(&w, ids, 501, &e), &e);
     assert_ok(token_writer_finish(&w, &e), &e);
     assert_ok(token_file_open(&f, path, 100, &e), &e);
@@ -302,8 +302,8 @@ TEST(fault_19_disk_full_at_every_write) {
 TEST(an_unwritable_folder_is_told) {
     struct TokenWriter w;
     struct Error e;
-    assert_error(token_writer_open(&w, "/proc/none/a.bin", &e), -ENOENT, &e,
-                 "E_FILE_WRITE /proc/none/a.bin");
+    assert_error(token_writer_open(&w, "/proc/none/a.bin", TOKENS_NARROW_MAX, false, &e), -ENOENT,
+                 &e, "E_FILE_WRITE /proc/none/a.bin");
 }
 
 AROUND_EACH(scratch_set_up, scratch_tear_down);

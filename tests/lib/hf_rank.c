@@ -1,6 +1,6 @@
 // See hf_rank.h.
 #include "tests/lib/hf_rank.h"
-#include "data/json_members.h"
+#include "data/json.h"
 #include "model/presets.h"
 #include "zero/state.h"
 #include "zero/weights/weights.h"

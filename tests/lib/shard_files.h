@@ -11,7 +11,7 @@ static inline char *write_numbers(const char *folder, const char *name, int32_t 
     char *path = base_format("%s/%s", folder, name);
     struct TokenWriter w;
     struct Error e;
-    assert_ok(token_writer_open(&w, path, &e), &e);
+    assert_ok(token_writer_open(&w, path, TOKENS_NARROW_MAX, false, &e), &e);
     for (size_t i = 0; i < count; i++) {
         int32_t id = base + (int32_t)i;
         assert_ok(token_writer_append(&w, &id, 1, &e), &e);

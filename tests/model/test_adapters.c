@@ -8,7 +8,7 @@
 #include "tests/lib/scratch.h"
 #include "zero/state.h"
 #include "data/hf/pieces.h"
-#include "data/json_members.h"
+#include "data/json.h"
 #include "data/peft/adapter.h"
 #include "data/peft/kind.h"
 #include "tests/lib/hf_rank.h"

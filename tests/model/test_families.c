@@ -6,7 +6,7 @@
 #include "data/file.h"
 #include "data/hf/pieces.h"
 #include "model/presets.h"
-#include "data/json_members.h"
+#include "data/json.h"
 #include "tests/lib/hf_rank.h"
 #include "tests/lib/test.h"
 #include "zero/settings/schedule.h"

@@ -4,7 +4,7 @@
 // turns as there; and each key that changes something there has the verdict of docs/config-json.md.
 #include "data/file.h"
 #include "data/hf/config.h"
-#include "data/json_members.h"
+#include "data/json.h"
 #include "tests/lib/hf_rank.h"
 #include "tests/lib/scratch.h"
 #include "tests/lib/test.h"

@@ -1,6 +1,5 @@
 // Reads --deepspeed: see deepspeed.h.
-#include "data/flags/deepspeed.h"
-
+#include "data/deepspeed/plan.h"
 #include "data/file.h"
 #include "data/flags/init.h"
 
@@ -9,49 +8,11 @@
 
 enum { FILE_BYTES_MAX = 1 << 18 };
 
-static char *format_flag(const void *flags, const char *name) {
-    return flags_value(flags, name);
-}
-
-// True if the flag is on the line or in --config's file. A resumed run's configuration is neither.
-static bool is_set_by_user(const void *flags, const char *name) {
-    const struct Flags *f = flags;
-    size_t i = flags_find(f, name);
-    char *config = flags_value(f, "config");
-    bool given = f->source[i] == FLAG_FROM_LINE ||
-                 (f->source[i] == FLAG_FROM_FILE && f->file[i] && strcmp(f->file[i], config) == 0);
-    free(config);
-    return given;
-}
-
-// True if the values are equal, byte by byte: both were {0} before they were read.
-static bool is_same(const struct Flag *flag, const union FlagValue *a, const union FlagValue *b) {
-    bool text = flag->type == FLAG_STRING || flag->type == FLAG_LIST || flag->type == FLAG_OPTIONAL;
-    return text ? strcmp(a->text, b->text) == 0 : memcmp(a, b, sizeof *a) == 0;
-}
-
-static int parse_and_compare(const void *flags, const char *name, const char *where,
-                             const char *text, bool *same, struct Error *e) {
-    const struct Flags *f = flags;
-    const struct Flag *flag = &f->table[flags_find(f, name)];
-    union FlagValue asked = {0}, present = {0};
-    struct Error ignored;
-    int err = flag_value_parse(flag, where, text, &asked, e);
-    if (err)
-        return err;
-    char *mine = flags_value(f, name);
-    *same =
-        !flag_value_parse(flag, where, mine, &present, &ignored) && is_same(flag, &asked, &present);
-    free(mine);
-    return 0;
-}
-
 // ---- the printed table ----
 
-// Returns where the flag's value comes from.
 static char *describe_source(const struct Flags *f, const char *name) {
     size_t i = flags_find(f, name);
-    if (is_set_by_user(f, name))
+    if (ds_user_gave(f, name))
         return base_format("given");
     if (f->source[i] == FLAG_FROM_FILE || f->altered[i])
         return base_format("from %s", f->file[i]);
@@ -91,7 +52,7 @@ void deepspeed_describe(struct DeepSpeed *d, const struct Flags *resolved, FILE 
 static void store_flags(struct Flags *f, const struct DeepSpeed *d, const char *path) {
     for (size_t n = 0; n < d->n; n++) {
         const struct DsLine *line = &d->lines[n];
-        if (!line->flag || is_set_by_user(f, line->flag))
+        if (!line->flag || ds_user_gave(f, line->flag))
             continue;
         size_t i = flags_find(f, line->flag);
         union FlagValue v = {0};
@@ -108,9 +69,7 @@ int deepspeed_read_flags_text(struct Flags *f, const char *path, const char *tex
     char *ranks_text = flags_value(f, "ranks");
     ranks = ranks ? ranks : (size_t)strtoull(ranks_text, NULL, 10);
     free(ranks_text);
-    const struct DsFlags flags = {
-        f, f->table, f->n, ranks, format_flag, is_set_by_user, parse_and_compare};
-    int err = deepspeed_read(text, bytes, path, &flags, out, e);
+    int err = ds_resolve(text, bytes, path, f, ranks, out, e);
     if (err)
         return err;
     f->files = base_realloc(f->files, (f->nfile + 1) * sizeof *f->files, "names of configurations");
