@@ -32,16 +32,6 @@ char *device_name_cuda(int index) {
     CHECK(false, "no CUDA in this program, GPU %d", index);
 }
 
-void device_autotune(struct Device *d, bool on) {
-    (void)d;
-    (void)on;
-}
-
-void device_check_launches(struct Device *d, bool on) {
-    (void)d;
-    (void)on;
-}
-
 size_t device_get_choices(struct Device *d, void *out, size_t bytes) {
     (void)d;
     (void)out;
