@@ -210,7 +210,7 @@ $(BUILD)/kernels/cuda/variants_choose.o: private C_FLAGS += -DCUDA_ARCHS='"$(ARC
     $(call LIST_OF,$(CU_VARIANTS))
 $(BUILD)/tests/kernels/test_gpu_variants.o: private C_FLAGS += -I$(CUDA_HOME)/include \
     $(call LIST_OF,$(TEST_VARIANTS))
-$(BUILD)/kernels/features.o: private C_FLAGS += -I$(BUILD)
+$(BUILD)/train.o: private C_FLAGS += -I$(BUILD)
 $(BUILD)/kernels/cuda/device.o $(BUILD)/kernels/cuda/variants_choose.o: $(BUILD)/stamp_cuda
 $(BUILD)/zero/plan/card.o: $(wildcard docs/clusters/*.json) # which it includes
 $(BUILD)/zero/plan/page.o: zero/plan/page.html # likewise
