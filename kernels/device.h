@@ -33,8 +33,8 @@ enum { DEVICE_CALL_BYTES = 160 };
 // none. Its contents are undefined: on the CPU poison (0xff bytes, NaN in every format), on a GPU
 // compute-sanitizer's initcheck finds a read before a write. The host may not touch it; queues copy
 // to and from host memory (alloc_host, NULL when there is none). Its contents are undefined, too:
-// poison in builds that look for mistakes (kernels/poison.h), and the GPU simulator finds a read
-// before a write; otherwise whatever it held before.
+// poison in builds that look for mistakes (cpu/device.c), and the GPU simulator finds a read before
+// a write; otherwise whatever it held before.
 struct DeviceOps {
     void *(*alloc)(struct Device *, size_t bytes);
     void (*free)(struct Device *, void *mem, size_t bytes);
