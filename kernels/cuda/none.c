@@ -1,5 +1,5 @@
 // A build without CUDA reports that it has no GPU; plans need none.
-#include "kernels/cuda/plan.h"
+#include "kernels/cuda/work.h"
 
 #include <errno.h>
 
