@@ -90,12 +90,12 @@ BY_LIBRARY := $(MATMUL_$(HAVE_DNNL)) $(MPI_$(HAVE_MPI)) $(NCCL_$(HAVE_NCCL)) \
     $(call EITHER,data/unpack_gz,ZLIB) $(call EITHER,data/unpack_zst,ZSTD) \
     $(call EITHER,zero/offload/nvme_ring,URING) \
     $(if $(filter yes,$(HAVE_SPM)),data/text/spm.cc,data/text/spm_none.c)
-# What fresh memory of the host's holds (kernels/poison.h), and whether a kernel's operands are
-# looked up among the tiers (kernels/tier_check.h).
+# Builds that look for mistakes: whether a kernel's operands are looked up among the tiers
+# (kernels/tier_check.h), and whether fresh memory of the host's is poisoned (kernels/cpu/device.c).
 CHECKED := $(if $(filter asan tsan fuzz cusim,$(MODE)),,_none)
-BY_MODE := kernels/poison$(CHECKED).c kernels/tier_check$(CHECKED).c \
+BY_MODE := kernels/tier_check$(CHECKED).c \
     $(if $(filter-out cusim,$(MODE)),kernels/library.c)
-CHOSEN := $(MATMUL_2) $(MATMUL_3) $(MATMUL_none) $(MPI_yes) $(NCCL_yes) kernels/poison.c \
+CHOSEN := $(MATMUL_2) $(MATMUL_3) $(MATMUL_none) $(MPI_yes) $(NCCL_yes) \
     kernels/tier_check.c kernels/library.c $(addprefix data/,text/download.c bpe/regex.c unpack_gz.c \
     unpack_zst.c) zero/offload/nvme_ring.c
 
@@ -210,7 +210,8 @@ $(BUILD)/kernels/cuda/variants_choose.o: private C_FLAGS += -DCUDA_ARCHS='"$(ARC
     $(call LIST_OF,$(CU_VARIANTS))
 $(BUILD)/tests/kernels/test_gpu_variants.o: private C_FLAGS += -I$(CUDA_HOME)/include \
     $(call LIST_OF,$(TEST_VARIANTS))
-$(BUILD)/kernels/features.o: private C_FLAGS += -I$(BUILD)
+$(BUILD)/train.o: private C_FLAGS += -I$(BUILD)
+$(BUILD)/kernels/cpu/device.o: private C_FLAGS += -DPOISON_HOST=$(if $(CHECKED),false,true)
 $(BUILD)/kernels/cuda/device.o $(BUILD)/kernels/cuda/variants_choose.o: $(BUILD)/stamp_cuda
 $(BUILD)/zero/plan/card.o: $(wildcard docs/clusters/*.json) # which it includes
 $(BUILD)/zero/plan/page.o: zero/plan/page.html # likewise

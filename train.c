@@ -12,7 +12,6 @@
 #include "data/llmc/kind.h"
 #include "data/log/machine.h"
 #include "data/log/console.h"
-#include "kernels/features.h"
 #include "model/presets.h"
 #include "zero/plan/page.h"
 #include "zero/plan/predict.h"
@@ -22,6 +21,8 @@
 #include "zero/train/trainer.h"
 #include "zero/weights/import_run.h"
 #include "zero/weights/weights.h"
+
+#include "features_found.h" // build/MODE: FEATURE_TABLE (scripts/dev/probe.sh)
 
 #include <errno.h>
 #include <math.h>
@@ -758,7 +759,7 @@ static int only_prepare(struct Run *run, struct Error *e) {
 }
 
 static int print_help_or_version(struct Run *run, struct Error *e) {
-    return run->world.first ? 0 : options_print(&run->flags, &run->line.run, features_table(), e);
+    return run->world.first ? 0 : options_print(&run->flags, &run->line.run, FEATURE_TABLE, e);
 }
 
 // For each mode: what the program does, and what each rank then does.

@@ -33,8 +33,8 @@ enum { DEVICE_CALL_BYTES = 160 };
 // none. Its contents are undefined: on the CPU poison (0xff bytes, NaN in every format), on a GPU
 // compute-sanitizer's initcheck finds a read before a write. The host may not touch it; queues copy
 // to and from host memory (alloc_host, NULL when there is none). Its contents are undefined, too:
-// poison in builds that look for mistakes (kernels/poison.h), and the GPU simulator finds a read
-// before a write; otherwise whatever it held before.
+// poison in builds that look for mistakes (cpu/device.c), and the GPU simulator finds a read before
+// a write; otherwise whatever it held before.
 struct DeviceOps {
     void *(*alloc)(struct Device *, size_t bytes);
     void (*free)(struct Device *, void *mem, size_t bytes);
@@ -97,6 +97,14 @@ struct Device {
     struct Trace *trace; // records what the queues do; NULL: not traced (kernels/trace.h)
     struct NamedEvent *events;
     struct FarBlock *far_blocks; // blocks that its kernels must not use (kernels/tier_check.h)
+    // On a GPU, set before any product: the first product of each shape times the available
+    // algorithms and takes the fastest, not the library's favourite. It takes no memory: a product
+    // that adds to its output is timed only if its scratch can hold a second result. The choices
+    // may differ from run to run, and the bits with them.
+    bool autotune;
+    // On a GPU: the host waits after each kernel, so that the error of one that fails names it.
+    // Same bits, slower. (On a CPU a kernel that fails stops the program at once.)
+    bool check_launches;
 };
 
 // Opens an event; `name`, which is not copied, says what has happened when it is recorded, such as
@@ -155,14 +163,6 @@ uint64_t device_identity_cuda(int index);
 // The GPU's name, such as "NVIDIA H200". free() it.
 char *device_name_cuda(int index);
 
-// On a GPU: if `on`, the first product of each shape times the available algorithms and takes the
-// fastest, not the library's favourite. Call it before any product. It takes no memory: a product
-// that adds to its output is timed only if its scratch can hold a second result. The choices may
-// differ from run to run, and the bits with them. A CPU has nothing to choose.
-void device_autotune(struct Device *, bool on);
-// On a GPU: if `on`, the host waits after each kernel, so that the error of one that fails names
-// it. Same bits, slower. (On a CPU a kernel that fails stops the program at once.)
-void device_check_launches(struct Device *, bool on);
 // Returns the size of the choices so far, as bytes for a checkpoint, and writes them to `out`
 // unless that is NULL. 0: a CPU.
 size_t device_get_choices(struct Device *, void *out, size_t bytes);

@@ -10,10 +10,10 @@
 extern "C" {
 #endif
 
-// Opens the first file of `files` (ends with NULL) that the system finds, and sets function[i] to
-// the address of symbol[i], for n of them. The library stays open until the process ends. Errors:
-// -ENOTSUP; the line names the first file, and `package`, which contains it.
-int library_open(const char *const files[], const char *const symbol[], void *function[], size_t n,
+// Opens a file that the system finds by its name, and sets function[i] to the address of symbol[i],
+// for n of them. The library stays open until the process ends. Errors: -ENOTSUP; the line names
+// the file, and `package`, which contains it.
+int library_open(const char *file, const char *const symbol[], void *function[], size_t n,
                  const char *package, struct Error *e);
 
 #ifdef __cplusplus

@@ -2,9 +2,9 @@
 //
 // Offloaded state is in host memory, and with --device cpu that is the same chips. A kernel that
 // gets such memory still computes the right numbers, even on a GPU, which reads pinned memory over
-// the bus and is only slow. So no result shows the mistake. Here each operand of a kernel is looked
-// up among the blocks of its device's tiers when the kernel is queued, and one in another tier ends
-// the run with a line that names the kernel, the operand and the block.
+// the bus and is only slow. So no result shows the mistake. Here what a kernel reads and writes
+// (access.h) is looked up among the blocks of its device's tiers when the kernel is queued, and
+// memory of another tier ends the run with a line that names the kernel and the block.
 //
 // The host's updates (zero/offload/update.c) are kernels of another device, which has no tiers, and
 // may use any memory.
@@ -27,7 +27,6 @@ void tier_check_add(struct Device *d, const void *mem, size_t bytes, const char 
 void tier_check_remove(struct Device *d, const void *mem);
 
 // op: the kernel's name in KERNEL_LIST, args: its struct. Fatal if an operand is in another tier.
-// The buffers that `src` of the collectives' kernels points to are other devices', and not checked.
 void tier_check_launch(const struct Device *d, const char *op, const void *args);
 
 #ifdef __cplusplus

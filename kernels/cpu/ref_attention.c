@@ -172,15 +172,3 @@ void oracle_attention_backward(struct Cpu *cpu, const struct AttentionBackward *
                 backward_key(a, &s, b, head, time);
         }
 }
-
-size_t oracle_attention_forward_work(struct Cpu *cpu, const struct AttentionForward *a) {
-    (void)cpu;
-    (void)a;
-    return 0;
-}
-
-size_t oracle_attention_backward_work(struct Cpu *cpu, const struct AttentionBackward *a) {
-    (void)cpu;
-    (void)a;
-    return 0;
-}

@@ -62,9 +62,3 @@ void oracle_attention_cached(struct Cpu *cpu, const struct AttentionCached *a) {
         for (size_t head = 0; head < a->nh; head++)
             run_query(a, row, head);
 }
-
-size_t oracle_attention_cached_work(struct Cpu *cpu, const struct AttentionCached *a) {
-    (void)cpu;
-    (void)a;
-    return 0;
-}

@@ -61,12 +61,6 @@ void oracle_embed_backward(struct Cpu *cpu, const struct EmbedBackward *a) {
     }
 }
 
-size_t oracle_embed_backward_work(struct Cpu *cpu, const struct EmbedBackward *a) {
-    (void)cpu;
-    (void)a;
-    return 0;
-}
-
 void oracle_classifier(struct Cpu *cpu, const struct Classifier *a) {
     (void)cpu;
     double dloss = a->loss_scale ? (double)a->dloss * *a->loss_scale : a->dloss;

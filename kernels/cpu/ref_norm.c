@@ -93,9 +93,3 @@ void oracle_norm_backward(struct Cpu *cpu, const struct NormBackward *a) {
     for (size_t r = 0; r < a->rows; r++)
         backward_row(a, r);
 }
-
-size_t oracle_norm_backward_work(struct Cpu *cpu, const struct NormBackward *a) {
-    (void)cpu;
-    (void)a;
-    return 0;
-}

@@ -123,9 +123,3 @@ void oracle_rotate_backward(struct Cpu *cpu, const struct RotateBackward *a) {
     store_sums(a, sums + a->hs, a->dk_norm);
     free(sums);
 }
-
-size_t oracle_rotate_backward_work(struct Cpu *cpu, const struct RotateBackward *a) {
-    (void)cpu;
-    (void)a;
-    return 0;
-}

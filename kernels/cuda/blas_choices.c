@@ -34,12 +34,6 @@ static struct ChoicesHead make_head(const struct Cuda *cuda) {
     return head;
 }
 
-void device_autotune(struct Device *d, bool on) {
-    struct Cuda *cuda = blas_cuda(d);
-    if (cuda)
-        cuda->blas->autotune = on;
-}
-
 size_t device_get_choices(struct Device *d, void *out, size_t bytes) {
     struct Cuda *cuda = blas_cuda(d);
     if (!cuda)

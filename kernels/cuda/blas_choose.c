@@ -34,7 +34,7 @@
 // cuBLASLt makes a separate pass for it and nothing is timed, the product is plain, and our own
 // sums follow.
 //
-// With device_autotune each remaining algorithm is timed on the product's first operands, and the
+// With Device.autotune each remaining algorithm is timed on the product's first operands, and the
 // fastest is taken; for a product with a bias gradient or GELU's derivative also the plain product
 // followed by our own kernel, on every GPU. Clocks differ from run to run, and so may that choice:
 // blas_choices.c saves it in checkpoints. Nothing is allocated for it. If the product overwrites C,
@@ -172,8 +172,8 @@ struct Trial {
 static double time_trial(const struct Trial *t, const cublasLtMatmulAlgo_t *algo) {
     struct Stream *s = t->s;
     double begin = 0;
-    bool checked = s->cuda->check_launches; // it would wait only after our own kernels
-    s->cuda->check_launches = false;
+    bool checked = s->cuda->device.check_launches; // it would wait only after our own kernels
+    s->cuda->device.check_launches = false;
     bool launched = true;
     for (int i = -WARM_RUNS; i < TIMED_RUNS && launched; i++) {
         if (i == 0) {
@@ -190,7 +190,7 @@ static double time_trial(const struct Trial *t, const cublasLtMatmulAlgo_t *algo
             cuda_gelu_slope(s, &t->a);
     }
     CUDA_CHECK(cudaStreamSynchronize(s->stream));
-    s->cuda->check_launches = checked;
+    s->cuda->device.check_launches = checked;
     return launched ? base_seconds() - begin : INFINITY;
 }
 
@@ -203,7 +203,7 @@ static size_t c_bytes(const struct Matmul *a) {
 // large enough.
 static void *find_c_for_timing(struct Stream *s, const struct Matmul *a,
                                const struct MatmulBuffers *space) {
-    if (!s->cuda->blas->autotune)
+    if (!s->cuda->device.autotune)
         return NULL;
     if (!a->accumulate && a->dgelu != a->c.data)
         return a->c.data;

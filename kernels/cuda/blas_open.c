@@ -30,9 +30,9 @@ enum { LT_COUNT = sizeof lt_symbols / sizeof lt_symbols[0] };
 #define FILE_NAME_OF(version) "libcublasLt.so." #version
 
 int blas_open(struct Blas **out, struct Error *e) {
-    static const char *const files[] = {FILE_NAME(CUBLAS_VER_MAJOR), NULL};
     void *function[LT_COUNT];
-    int err = library_open(files, lt_symbols, function, LT_COUNT, "the CUDA Toolkit's cuBLAS", e);
+    int err = library_open(FILE_NAME(CUBLAS_VER_MAJOR), lt_symbols, function, LT_COUNT,
+                           "the CUDA Toolkit's cuBLAS", e);
     if (err)
         return err;
     struct Blas *b = base_alloc_zeroed(sizeof *b);

@@ -74,7 +74,6 @@ struct BlasPlan {
 struct Blas {
     struct Lt lt;
     cublasLtHandle_t handle;
-    bool autotune;
     struct BlasPlan *plan; // a model has some twenty
     size_t nplan;
 };

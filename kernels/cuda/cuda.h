@@ -24,7 +24,6 @@ struct Cuda {
     struct Device device;           // first: a struct Device * of this backend is a struct Cuda *
     int index;                      // of the GPU
     struct Stream *streams[NQUEUE]; // device.queue may be one of them four times
-    bool check_launches;            // wait after each (launch.c)
     struct Blas *blas;              // cuBLASLt and the algorithms chosen so far (blas_choose.c)
     struct Variants variants;       // of its kernels
     cudaStream_t clock;             // only for timing events (spans.c); NULL: not needed

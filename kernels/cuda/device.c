@@ -13,7 +13,6 @@
 #include "kernels/cuda/cuda.h"
 
 #include "kernels/cuda/blas.h"
-#include "kernels/cuda/plan.h"
 #include "kernels/cuda/spans.h"
 
 #include <errno.h>

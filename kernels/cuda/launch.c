@@ -2,7 +2,7 @@
 //
 // A launch only queues a kernel. If it fails when it runs, for example by an address out of bounds,
 // CUDA reports that at some later unrelated call, and the context is lost. With
-// device_check_launches (--check-launches) the host waits after each launch, so that the failing
+// Device.check_launches (--check-launches) the host waits after each launch, so that the failing
 // one is known: its line names the operation of the kernel table, the kernel and its grid, and the
 // step and unit for which it ran. That removes all overlap with the host; the results are the same.
 //
@@ -11,11 +11,6 @@
 #include "kernels/cuda/cuda.h"
 
 #include <stdio.h>
-
-void device_check_launches(struct Device *d, bool on) {
-    if (d->kernels == &cuda_kernels)
-        ((struct Cuda *)d)->check_launches = on;
-}
 
 static _Noreturn void report_failed_kernel(const struct Stream *s, const char *kernel,
                                            cudaError_t status) {
@@ -38,9 +33,9 @@ void launch_begin(struct Stream *s, const char *op) {
 void launch_done(struct Stream *s, cudaError_t status, dim3 grid, dim3 block) {
     char kernel[120];
     s->launches++;
-    if (!s->cuda->check_launches)
+    if (!s->cuda->device.check_launches)
         CUDA_CHECK_STATUS(status, "launch of a kernel");
-    if (!s->cuda->check_launches)
+    if (!s->cuda->device.check_launches)
         return;
     if (status == cudaSuccess)
         status = cudaStreamSynchronize(s->stream);
@@ -53,7 +48,8 @@ void launch_done(struct Stream *s, cudaError_t status, dim3 grid, dim3 block) {
 }
 
 void launch_end(struct Stream *s) {
-    cudaError_t status = s->cuda->check_launches ? cudaStreamSynchronize(s->stream) : cudaSuccess;
+    cudaError_t status =
+        s->cuda->device.check_launches ? cudaStreamSynchronize(s->stream) : cudaSuccess;
     if (status != cudaSuccess)
         report_failed_kernel(s, "a library's kernel", status);
     s->op = NULL;

@@ -1,5 +1,5 @@
 // A build without CUDA reports that it has no GPU; plans need none.
-#include "kernels/cuda/plan.h"
+#include "kernels/cuda/work.h"
 
 #include <errno.h>
 
@@ -30,16 +30,6 @@ uint64_t device_identity_cuda(int index) {
 
 char *device_name_cuda(int index) {
     CHECK(false, "no CUDA in this program, GPU %d", index);
-}
-
-void device_autotune(struct Device *d, bool on) {
-    (void)d;
-    (void)on;
-}
-
-void device_check_launches(struct Device *d, bool on) {
-    (void)d;
-    (void)on;
 }
 
 size_t device_get_choices(struct Device *d, void *out, size_t bytes) {

@@ -1,6 +1,5 @@
-// A GPU that is not present: see plan.h.
-#include "kernels/cuda/plan.h"
-
+// A GPU that is not present, for plans: a device without memory and queues, which only answers how
+// much scratch kernels need. Every build has it. Called by device_open_cuda.
 #include "kernels/cuda/work.h"
 
 #include <stdlib.h>

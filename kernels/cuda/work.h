@@ -13,6 +13,8 @@
 extern "C" {
 #endif
 
+struct Device *plan_device_open(void); // plan.c
+
 // The work queries of the kernel table; d is ignored.
 #define X(op, Args) size_t cuda_##op##_work(struct Device *d, const struct Args *a);
 KERNEL_WORK_LIST(X)

@@ -146,14 +146,14 @@ static void *memory(struct Device *d, size_t bytes) {
 }
 
 int smoke_kernel_name(size_t rows) {
-    static const char *const files[] = {"libcuda.so.1", NULL};
     enum { COUNT = sizeof symbols / sizeof symbols[0] };
     void *function[COUNT];
     struct Error e;
     struct Device *d = smoke_open();
     struct Names n = {.device = d, .a = {.m = WIDE, .n = CHANNELS, .k = rows}};
     _Static_assert(sizeof n.driver == sizeof function, "one pointer for each name");
-    if (sim_is_real() && library_open(files, symbols, function, COUNT, "NVIDIA's driver", &e)) {
+    if (sim_is_real() &&
+        library_open("libcuda.so.1", symbols, function, COUNT, "NVIDIA's driver", &e)) {
         printf("%s\n", e.text);
         return 1;
     }

@@ -42,7 +42,7 @@ static int measure(const char *model, const char *batch, const char *count, bool
         err = device_open_cuda(&d, 0, e);
     if (err)
         return err;
-    device_autotune(d, autotune);
+    d->autotune = autotune;
     bool real = sim_is_real();
     struct StepCeilings ceilings =
         step_ceilings(d, real ? COPY_BYTES : SMALL_BYTES, real ? PRODUCT_SIDE : SMALL_SIDE);

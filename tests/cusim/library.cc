@@ -35,19 +35,17 @@ static void *find_symbol(const Library *l, const char *symbol) {
 
 } // namespace cusim
 
-int library_open(const char *const files[], const char *const symbol[], void *function[], size_t n,
+int library_open(const char *file, const char *const symbol[], void *function[], size_t n,
                  const char *package, struct Error *e) {
-    const cusim::Library *library = nullptr;
-    for (int i = 0; files[i] && !library; i++)
-        library = cusim::find_library(files[i]);
+    const cusim::Library *library = cusim::find_library(file);
     if (!library)
         return error_set(e, -ENOTSUP, E_LIBRARY_MISSING,
-                         "cannot open %s (it is not simulated): install %s", files[0], package);
+                         "cannot open %s (it is not simulated): install %s", file, package);
     for (size_t i = 0; i < n; i++) {
         function[i] = cusim::find_symbol(library, symbol[i]);
         if (!function[i])
-            return error_set(e, -ENOTSUP, E_LIBRARY_MISSING, "%s has no %s in the simulator",
-                             files[0], symbol[i]);
+            return error_set(e, -ENOTSUP, E_LIBRARY_MISSING, "%s has no %s in the simulator", file,
+                             symbol[i]);
     }
     return 0;
 }

@@ -110,7 +110,7 @@ static struct Device *form_on(int major, const struct Form *form, enum Dtype dty
     sim_set_capability(major, 0);
     struct Device *d = open_gpu();
     sim_set_capability(9, 0);
-    device_autotune(d, tuned);
+    d->autotune = tuned;
     if (choices && device_set_choices(d, choices, bytes, &e))
         fail_msg("%s", e.text);
     run_init(&r, d, false);
@@ -186,7 +186,7 @@ TEST(test_autotune_dgelu) {
         enum Dtype dtype = i & 1 ? BF16 : F16;
         struct Device *plain = open_gpu(), *tuned = open_gpu();
         f.gap = i & 2 ? 8 : 0;
-        device_autotune(tuned, true);
+        tuned->autotune = true;
         sim_blas_delay_backward(i & 4 ? 10000 : 0);
         float *want = sloped(plain, &f, dtype, NULL);
         free(sloped(tuned, &f, dtype, want));
@@ -216,7 +216,7 @@ TEST(test_unlaunched) {
     count_now(counts);
     sim_blas_refuse((struct BlasRefusal){.launch = BLAS_QUICK});
     sim_blas_delay(BLAS_SPLIT, 3000);
-    device_autotune(d, true);
+    d->autotune = true;
     free(product(d, 0, 500));
     sim_blas_delay(BLAS_SPLIT, 0);
     expect_counts(counts, 12, 13, 0);
@@ -253,8 +253,8 @@ TEST(test_autotune) {
     count_now(counts);
     sim_blas_delay(BLAS_SPLIT, 2000);
     sim_blas_delay(BLAS_PLAIN, 2000);
-    device_autotune(tuned, true);
-    device_autotune(narrow, true);
+    tuned->autotune = true;
+    narrow->autotune = true;
     expect_product(narrow, ACCUMULATE, 500, untuned, true);
     expect_counts(counts, 1, 0, 0);
     float *want = product(tuned, ACCUMULATE | ROOM, 500);
@@ -269,7 +269,7 @@ TEST(test_autotune) {
         assert_true(fabsf(want[i] - untuned[i]) < 1e-4f * 500);
     void *choices = choices_of(tuned, &bytes);
     assert_int_equal(device_set_choices(resumed, choices, bytes, &e), 0);
-    device_autotune(resumed, true);
+    resumed->autotune = true;
     count_now(counts);
     expect_product(resumed, ACCUMULATE, 500, want, true);
     expect_counts(counts, 0, 0, 1);
@@ -290,7 +290,7 @@ TEST(test_autotune_in_place) {
     count_now(counts);
     sim_blas_delay(BLAS_SPLIT, 2000);
     sim_blas_delay(BLAS_PLAIN, 2000);
-    device_autotune(tuned, true);
+    tuned->autotune = true;
     float *want = product(tuned, 0, 500);
     sim_blas_delay(BLAS_SPLIT, 0);
     sim_blas_delay(BLAS_PLAIN, 0);

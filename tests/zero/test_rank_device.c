@@ -82,10 +82,10 @@ TEST(a_gpu_is_shared_if_two_name_it) {
 }
 
 TEST(a_library_that_is_not_there_is_named) {
-    const char *const files[] = {"libnone.so.1", NULL}, *const symbols[] = {"none"};
+    const char *const symbols[] = {"none"};
     void *function[1];
     struct Error e;
-    assert_error(library_open(files, symbols, function, 1, "none-dev", &e), -ENOTSUP, &e,
+    assert_error(library_open("libnone.so.1", symbols, function, 1, "none-dev", &e), -ENOTSUP, &e,
                  "E_LIBRARY_MISSING libnone.so.1");
     assert_non_null(strstr(e.text, "none-dev"));
 }

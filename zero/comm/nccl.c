@@ -72,7 +72,6 @@ struct NcclLibrary {
 enum { OLDEST_VERSION = 21400 }; // non-blocking communicators
 
 static int find_library(struct NcclLibrary *nccl, struct Error *e) {
-    static const char *const files[] = {"libnccl.so.2", NULL};
     static const char *const symbols[] = {
 #define X(name) "nccl" #name,
         NCCL_FUNCTIONS(X)
@@ -80,7 +79,8 @@ static int find_library(struct NcclLibrary *nccl, struct Error *e) {
     };
     enum { COUNT = sizeof symbols / sizeof symbols[0] };
     void *function[COUNT];
-    int version = 0, err = library_open(files, symbols, function, COUNT, "NCCL (libnccl2)", e);
+    int version = 0;
+    int err = library_open("libnccl.so.2", symbols, function, COUNT, "NCCL (libnccl2)", e);
     if (err)
         return err;
     _Static_assert(sizeof *nccl == sizeof function, "one pointer for each name");
