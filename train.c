@@ -551,7 +551,7 @@ static int list_export(struct Run *run, struct Error *e) {
     int err = texts_open_export(&run->texts, model->vocab, model->dtype, e);
     for (int i = 0; i < 2; i++) {
         const struct ExportSink *to = sinks[i];
-        if (to->write && !err)
+        if (to->list && !err)
             err = params_visit(model, to->adapters, to->list, to->context, e);
         if (to->write && !err)
             err = to->check_room(to->context, e);
