@@ -113,17 +113,6 @@ static int read_processor(struct Bpe *b, const cJSON *p, const char *path, struc
 
 // ---- all ----
 
-static void open_unicode(struct Bpe *b) {
-    bool nfc = false, words = false;
-    for (size_t i = 0; i < b->normal.count; i++)
-        nfc = nfc || b->normal.step[i].kind == NORMAL_NFC;
-    for (size_t i = 0; i < b->steps.count; i++)
-        words = words || b->steps.step[i].kind == STEP_WORDS;
-    unicode_open(&b->unicode, nfc);
-    if (words)
-        unicode_mark_words(&b->unicode);
-}
-
 static int read_tree(struct Bpe *b, const cJSON *tree, const char *path, struct Error *e) {
     int err = bpe_read_normalizer(b, json_member(tree, "normalizer"), path, e);
     if (!err)
@@ -132,7 +121,7 @@ static int read_tree(struct Bpe *b, const cJSON *tree, const char *path, struct 
         err = bpe_read_decoder(b, json_member(tree, "decoder"), path, e);
     if (err)
         return err;
-    open_unicode(b);
+    unicode_open(&b->unicode);
     err = read_model(b, json_member(tree, "model"), json_member(tree, "added_tokens"), path, e);
     if (!err)
         bpe_use_marks(b);
