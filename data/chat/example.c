@@ -2,7 +2,6 @@
 #include "data/chat/example.h"
 #include "data/chat/lines.h"
 #include "data/chat/template.h"
-#include "data/chat/writer.h"
 #include "data/text/text.h"
 
 #include <ctype.h>
@@ -158,7 +157,7 @@ static bool has_counted_target(const struct Masked *m) {
 
 // Reads a line as an example into x->encoded; empty: the line was blank.
 static int read_line(struct Examples *x, char *text, size_t bytes, struct Error *e) {
-    masked_clear(&x->encoded);
+    x->encoded.ids.count = 0;
     int err = line_check(text, bytes, e);
     if (err <= 0)
         return err;
