@@ -29,7 +29,7 @@ struct PromptLine {
     struct Line line; // the messages
     bool has_messages;
     bool in_body;             // a member "body" is read, or has been, with the others
-    struct ShownName unknown; // a member on which the answer to messages depends, such as "tools"
+    struct JsonShown unknown; // a member on which the answer to messages depends, such as "tools"
 };
 
 // Reads a member that means nothing here. Refuses one that says how this one answer is drawn.
@@ -66,11 +66,11 @@ static int read_member(struct PromptLine *a, const struct JsonSlice *name, struc
     bool prompt = slice_is(name, "prompt"), messages = slice_is(name, "messages");
     if ((prompt && a->prompt.text) || (messages && a->has_messages))
         return error_set(e, -EINVAL, E_JSON_DUPLICATE_KEY,
-                         "\"%s\" is there twice; keep one of them", line_shown(name).text);
+                         "\"%s\" is there twice; keep one of them", json_shown(name->text).text);
     if (slice_is(name, "answer") || slice_is(name, "finish_reason"))
         return error_set(e, -EINVAL, E_PROMPTS_LINE,
                          "it has \"%s\" already, which its answer would add; rename it",
-                         line_shown(name).text);
+                         json_shown(name->text).text);
     if (prompt && other)
         return error_set(e, -EINVAL, E_PROMPTS_LINE, "its \"prompt\" is %s; expected a text",
                          other);
@@ -88,7 +88,7 @@ static int read_member(struct PromptLine *a, const struct JsonSlice *name, struc
     else if (!matters)
         return read_other_member(a, name, e);
     else if (!line_read_empty(s) && !*a->unknown.text)
-        a->unknown = line_shown(name);
+        a->unknown = json_shown(name->text);
     return 0;
 }
 
