@@ -110,14 +110,13 @@ static size_t fill_pieces(const void *export, int layer, const char *param,
 
 static int put_config(void *export, struct Error *e) {
     struct PeftExport *x = export;
-    char *config;
     for (size_t i = 0; i < x->sink.npiece; i++) {
         struct PeftName name;
         CHECK(peft_name_read(&name, x->sink.piece[i].name, x->base.gpt2), "%s",
               x->sink.piece[i].name);
         x->config.targets |= 1u << name.target;
     }
-    peft_config_write(&x->config, x->base.gpt2, &config);
+    char *config = peft_config_write(&x->config, x->base.gpt2);
     int err = hf_writer_put(&x->sink.writer, "adapter_config.json", config, strlen(config), e);
     free(config);
     return err;
