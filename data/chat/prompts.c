@@ -3,24 +3,11 @@
 #include "data/chat/line.h"
 #include "data/chat/lines.h"
 #include "data/chat/template.h"
+#include "data/utf8.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-
-struct Prompt {
-    char *object;
-    struct Ids ids;
-    bool is_chat; // it is a conversation, and no text
-};
-
-struct Prompts {
-    struct PromptsSpec spec;
-    struct Template *template; // NULL: no conversation has needed it
-    struct Prompt *prompt;
-    size_t count, room;
-    struct Ids stops[2]; // of a text, and of a conversation
-};
 
 // A line while it is read.
 struct PromptLine {
@@ -179,7 +166,7 @@ static int encode_messages(struct Prompts *p, struct Line *line, struct Ids *ids
 
 static int encode_prompt(struct Prompts *p, struct Prompt *prompt, struct PromptLine *a,
                          struct Error *e) {
-    prompt->is_chat = a->has_messages;
+    prompt->stops = &p->stops[a->has_messages];
     int err = a->has_messages ? encode_messages(p, &a->line, &prompt->ids, e)
                               : encode_text(p, &a->prompt, &prompt->ids, e);
     return err || prompt->ids.count < p->spec.longest
@@ -192,13 +179,9 @@ static int encode_prompt(struct Prompts *p, struct Prompt *prompt, struct Prompt
 
 // ---- the file -----------------------------------------------------------------------------------
 
-// Copies a line, which is not blank, without white space around it; line breaks become spaces.
+// Copies a line without white space around it; line breaks become spaces.
 static char *copy_object(const char *text, size_t bytes) {
-    static const char SPACE[] = " \t\r\n";
-    for (; strchr(SPACE, *text); text++)
-        bytes--;
-    while (strchr(SPACE, text[bytes - 1]))
-        bytes--;
+    text = utf8_strip(text, &bytes);
     char *object = base_format("%.*s", (int)bytes, text);
     for (char *at = object; (at = strpbrk(at, "\r\n"));)
         *at = ' ';
@@ -271,24 +254,4 @@ void prompts_close(struct Prompts *p) {
     ids_free(&p->stops[1]);
     free(p->prompt);
     free(p);
-}
-
-size_t prompts_count(const struct Prompts *p) {
-    return p->count;
-}
-
-const struct Ids *prompts_ids(const struct Prompts *p, size_t i) {
-    return &p->prompt[i].ids;
-}
-
-const struct Ids *prompts_stops(const struct Prompts *p, size_t i) {
-    return &p->stops[p->prompt[i].is_chat];
-}
-
-const char *prompts_object(const struct Prompts *p, size_t i) {
-    return p->prompt[i].object;
-}
-
-const char *prompts_path(const struct Prompts *p) {
-    return p->spec.path;
 }
