@@ -110,11 +110,6 @@ static int resume_after_last_answer(struct Answers *a, struct Error *e) {
 
 // ---- open and close -----------------------------------------------------------------------------
 
-static int refuse_kind(const char *path, mode_t mode, struct Error *e) {
-    return error_set(e, -EINVAL, E_FILE_KIND, "%s %s: it is %s; name a regular file, or a new one",
-                     FLAG, path, S_ISLNK(mode) ? "a link" : file_kind(mode));
-}
-
 // Opens a regular file, or makes one. Never waits, as opening a pipe would.
 static int open_regular(const char *path, int *fd, struct Error *e) {
     struct stat st;
@@ -124,11 +119,11 @@ static int open_regular(const char *path, int *fd, struct Error *e) {
                          "%s %s: answers are lines of text in a file; name one FILE.jsonl", FLAG,
                          path);
     if (!lstat(path, &st) && !S_ISREG(st.st_mode))
-        return refuse_kind(path, st.st_mode, e);
+        return error_set(e, -EINVAL, E_FILE_KIND,
+                         "%s %s: it is %s; name a regular file, or a new one", FLAG, path,
+                         S_ISLNK(st.st_mode) ? "a link" : file_kind(st.st_mode));
     *fd = open(path, O_RDWR | O_APPEND | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666);
-    if (*fd < 0 || fstat(*fd, &st))
-        return error_io(e, -errno, E_FILE_WRITE, "%s %s: cannot write there", FLAG, path);
-    return S_ISREG(st.st_mode) ? 0 : refuse_kind(path, st.st_mode, e);
+    return *fd < 0 ? error_io(e, -errno, E_FILE_WRITE, "%s %s: cannot write there", FLAG, path) : 0;
 }
 
 int answers_open(struct Answers **out, const struct Prompts *p, const char *path, struct Error *e) {

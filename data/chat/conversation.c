@@ -25,7 +25,6 @@ struct Conversation {
     struct Turn *turn;
     size_t count, room;
     size_t first; // the first turn that the model sees
-    bool asked;   // the last turn has no answer
 };
 
 static int check_text(const char *text, const char *what, struct Error *e) {
@@ -129,7 +128,6 @@ static int fit_turns(const struct Conversation *c, const char *question, size_t 
 int conversation_ask(struct Conversation *c, const char *question, size_t answer_tokens,
                      struct Ids *prompt, size_t *left_out, struct Error *e) {
     struct Masked rendered = {0};
-    CHECK(!c->asked, "question %zu has no answer", c->count);
     int err = check_text(question, "the question", e);
     if (!err)
         err = fit_turns(c, question, answer_tokens, &rendered, left_out, e);
@@ -144,7 +142,6 @@ int conversation_ask(struct Conversation *c, const char *question, size_t answer
         c->turn = base_grow(c->turn, c->count, &c->room, sizeof *c->turn, "turns");
         c->turn[c->count++] = (struct Turn){base_format("%s", question), NULL, false};
         c->first = *left_out;
-        c->asked = true;
     }
     masked_free(&rendered);
     return err;
@@ -153,14 +150,12 @@ int conversation_ask(struct Conversation *c, const char *question, size_t answer
 // ---- what follows it ----------------------------------------------------------------------------
 
 void conversation_answer(struct Conversation *c, const char *text, size_t bytes, bool cut) {
-    CHECK(c->asked, "nothing was asked after %zu turns", c->count);
     char *answer = printed_mend(text, bytes), *from = answer;
     if (template_drops_thoughts(c->template))
         for (char *end; (end = strstr(from, "</think>"));)
             from = end + strlen("</think>") + strspn(end + strlen("</think>"), "\n");
     c->turn[c->count - 1].answer = base_format("%s", from);
     c->turn[c->count - 1].cut = cut;
-    c->asked = false;
     free(answer);
 }
 
@@ -170,7 +165,6 @@ void conversation_reset(struct Conversation *c) {
         free(c->turn[c->count - 1].answer);
     }
     c->first = 0;
-    c->asked = false;
 }
 
 int conversation_set_system(struct Conversation *c, const char *system, struct Error *e) {
@@ -237,7 +231,6 @@ static int write_new_file(const char *path, const char *text, struct Error *e) {
 
 int conversation_save(const struct Conversation *c, const char *path, size_t *cut,
                       struct Error *e) {
-    CHECK(!c->asked, "question %zu has no answer", c->count);
     *cut = 0;
     for (size_t i = 0; i < c->count; i++)
         *cut += c->turn[i].cut;
