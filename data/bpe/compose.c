@@ -105,20 +105,16 @@ static void compose_points(const struct Unicode *u, struct Points *p) {
     p->count = n;
 }
 
-static void append_point(struct Bytes *out, uint32_t c) {
-    uint8_t b[4];
-    bytes_append(out, b, unicode_put(b, c));
-}
-
 static void compose_stretch(const struct Unicode *u, const uint8_t *text, size_t n,
                             struct Points *p, struct Bytes *out) {
+    uint8_t b[4];
     p->count = 0;
     for (size_t i = 0, w; i < n; i += w)
         decompose(u, unicode_at(text + i, &w), p);
     sort_marks(u, p);
     compose_points(u, p);
     for (size_t i = 0; i < p->count; i++)
-        append_point(out, p->data[i]);
+        bytes_append(out, b, unicode_put(b, p->data[i]));
 }
 
 void unicode_compose(const struct Unicode *u, const uint8_t *text, size_t n, struct Bytes *out) {
