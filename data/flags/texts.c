@@ -134,11 +134,11 @@ static int open_adapter_sink(struct Texts *t, const char *model, struct Error *e
     const struct Options *o = t->options.resolved;
     const char *path = NULL;
     const struct WeightsKind *kind = init_kind(o->kinds, INIT_FROM, o->init, &path);
-    const struct PeftSettings s = {.rank = (size_t)flags_number(t->options.flags, "lora-rank"),
-                                   .alpha = flags_number(t->options.flags, "lora-alpha"),
-                                   .dropout = flags_number(t->options.flags, "lora-dropout"),
-                                   .base = kind && !strcmp(kind->prefix, "hf:") ? path : NULL};
-    return peft_sink_open(o->export_adapter, model, &s, &t->exported_adapter, e);
+    const struct PeftConfig c = {.rank = (size_t)flags_number(t->options.flags, "lora-rank"),
+                                 .alpha = flags_number(t->options.flags, "lora-alpha"),
+                                 .dropout = flags_number(t->options.flags, "lora-dropout")};
+    const char *base = kind && !strcmp(kind->prefix, "hf:") ? path : NULL;
+    return peft_sink_open(o->export_adapter, model, &c, base, &t->exported_adapter, e);
 }
 
 // Puts --export and its value before an error, unless it begins with them; err 0: there is none.

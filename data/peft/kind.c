@@ -122,7 +122,7 @@ static int put_config(void *export, struct Error *e) {
     return err;
 }
 
-int peft_sink_open(const char *dir, const char *model, const struct PeftSettings *s,
+int peft_sink_open(const char *dir, const char *model, const struct PeftConfig *c, const char *base,
                    struct ExportSink *out, struct Error *e) {
     if (!*dir)
         return error_set(e, -EINVAL, E_EXPORT_NAME,
@@ -136,9 +136,9 @@ int peft_sink_open(const char *dir, const char *model, const struct PeftSettings
                                       .pieces = fill_pieces,
                                       .put = put_config,
                                       .free = free},
-                             .base = parse_base(model)};
-    x->config = (struct PeftConfig){.rank = s->rank, .alpha = s->alpha, .dropout = s->dropout};
-    char *absolute = s->base ? realpath(s->base, NULL) : NULL;
+                             .base = parse_base(model),
+                             .config = *c};
+    char *absolute = base ? realpath(base, NULL) : NULL;
     snprintf(x->config.base, sizeof x->config.base, "%s", absolute ? absolute : "");
     free(absolute);
     int err = hf_sink_open(&x->sink, dir, e);
