@@ -88,14 +88,9 @@ static int read_lines(struct Answers *a, FILE *in, size_t *bytes, struct Error *
 static int resume_after_last_answer(struct Answers *a, struct Error *e) {
     struct stat st;
     size_t bytes;
-    int copy = fcntl(a->fd, F_DUPFD_CLOEXEC, 0);
-    FILE *in = copy < 0 ? NULL : fdopen(copy, "r");
-    if (!in || fstat(a->fd, &st)) {
-        int err = error_io(e, -errno, E_FILE_READ, "cannot read %s", a->path);
-        if (copy >= 0)
-            close(copy);
-        return err;
-    }
+    FILE *in = fopen(a->path, "re");
+    if (!in || fstat(a->fd, &st))
+        return error_io(e, -errno, E_FILE_READ, "cannot read %s", a->path);
     int err = read_lines(a, in, &bytes, e);
     fclose(in);
     if (err || bytes == (size_t)st.st_size)

@@ -40,9 +40,7 @@ int conversation_open(struct Conversation **out, const struct ConversationSpec *
                       struct Error *e) {
     struct Template *template = NULL;
     *out = NULL;
-    int err = spec->system ? check_text(spec->system, "--system", e) : 0;
-    if (!err)
-        err = template_open(&template, spec->tokenizer, spec->template, e);
+    int err = template_open(&template, spec->tokenizer, spec->template, e);
     if (err)
         return err;
     *out = base_alloc_zeroed(sizeof **out);

@@ -22,7 +22,7 @@ enum {
     FORM_THINKS = 8,       // the last answer follows an empty block of thoughts (Qwen3)
 };
 
-enum { FORM_NEEDS = 4 };
+enum { FORM_NEEDS = 3 };
 
 struct Form {
     const char *name;
@@ -37,7 +37,7 @@ struct Form {
     enum FormSystem system;
     unsigned rules;
     const char *ask;               // opens the answer to generate
-    const char *needs[FORM_NEEDS]; // control tokens that the tokenizer must have
+    const char *needs[FORM_NEEDS]; // control tokens that the tokenizer must have, with {bos}, {eos}
     bool from_file;                // its Jinja text contains it, to be recognised
 };
 

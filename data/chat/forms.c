@@ -38,7 +38,7 @@
              [ROLE_USER] = LLAMA3_ROLE("user"),                                                    \
              [ROLE_ASSISTANT] = LLAMA3_ROLE("assistant")},                                         \
     .rules = FORM_TRIMS, .ask = LLAMA3_HEAD("assistant"),                                          \
-    .needs = {"{bos}", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"}
+    .needs = {"<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"}
 #define LLAMA31_SYSTEM                                                                             \
     LLAMA3_HEAD("system") "Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n"
 
@@ -64,22 +64,20 @@ static const struct Form forms[] = {
     {LLAMA3_FORM("llama3.1"), .first_system = LLAMA31_SYSTEM, .default_system = ""},
     {LLAMA3_FORM("llama3.2"), .first_system = LLAMA31_SYSTEM, .default_system = ""},
     {MISTRAL_FORM("mistral-v0.1", SYSTEM_REFUSED, "[INST] ", " [/INST]", "", "{eos} "),
-     .rules = FORM_ALTERNATES, .needs = {"{bos}", "{eos}"}},
+     .rules = FORM_ALTERNATES},
     {MISTRAL_FORM("mistral-v0.2", SYSTEM_REFUSED, "[INST] ", " [/INST]", "", "{eos}"),
-     .rules = FORM_ALTERNATES, .needs = {"{bos}", "{eos}"}},
+     .rules = FORM_ALTERNATES},
     {MISTRAL_FORM("mistral-v1", SYSTEM_FIRST, " [INST] ", " [/INST]", " ", "{eos}"),
-     .rules = FORM_ALTERNATES, .needs = {"{bos}", "{eos}"}},
+     .rules = FORM_ALTERNATES},
     {MISTRAL_FORM("mistral-v3", SYSTEM_LAST, "[INST] ", "[/INST]", " ", "{eos}"),
-     .rules = FORM_ALTERNATES | FORM_TRIMS_ANSWER,
-     .needs = {"{bos}", "{eos}", "[INST]", "[/INST]"}},
+     .rules = FORM_ALTERNATES | FORM_TRIMS_ANSWER, .needs = {"[INST]", "[/INST]"}},
     {MISTRAL_FORM("mistral-nemo", SYSTEM_LAST, "[INST]", "[/INST]", "", "{eos}"),
-     .rules = FORM_ALTERNATES, .needs = {"{bos}", "{eos}", "[INST]", "[/INST]"}},
+     .rules = FORM_ALTERNATES, .needs = {"[INST]", "[/INST]"}},
     {.name = "zephyr",
      .role = {[ROLE_SYSTEM] = {"<|system|>\n", "{eos}\n"},
               [ROLE_USER] = {"<|user|>\n", "{eos}\n"},
               [ROLE_ASSISTANT] = {"<|assistant|>\n", "{eos}\n"}},
-     .ask = "<|assistant|>\n",
-     .needs = {"{eos}"}},
+     .ask = "<|assistant|>\n"},
 };
 
 enum { NFORM = sizeof forms / sizeof forms[0] };
