@@ -116,23 +116,18 @@ static int make_alpaca(struct Examples *x, struct Error *e) {
                                 "that appropriately completes the request.",
                       paired[] = "Below is an instruction that describes a task, paired with an "
                                  "input that provides further context. Write a response that "
-                                 "appropriately completes the request.",
-                      instruction[] = "\n\n### Instruction:\n", input[] = "\n\n### Input:\n",
-                      response[] = "\n\n### Response:\n";
+                                 "appropriately completes the request.";
     const struct Line *line = &x->line;
     bool pair = line->input.bytes > 0;
-    struct CountedText opens = {line->system.text, line->system.bytes, false};
-    if (!opens.bytes)
-        opens = pair ? (struct CountedText){paired, sizeof paired - 1, false}
-                     : (struct CountedText){alone, sizeof alone - 1, false};
-    struct CountedText part[] = {opens,
-                                 {instruction, sizeof instruction - 1, false},
-                                 {line->prompt.text, line->prompt.bytes, false},
-                                 {input, pair ? sizeof input - 1 : 0, false},
-                                 {line->input.text, line->input.bytes, false},
-                                 {response, sizeof response - 1, false},
+    const char *opens = line->system.bytes ? line->system.text : pair ? paired : alone;
+    char *prompt =
+        base_format("%s\n\n### Instruction:\n%s%s%s\n\n### Response:\n", opens, line->prompt.text,
+                    pair ? "\n\n### Input:\n" : "", pair ? line->input.text : "");
+    struct CountedText part[] = {{prompt, strlen(prompt), false},
                                  {line->answer.text, line->answer.bytes, true}};
-    return make_text(x, part, sizeof part / sizeof part[0], false, e);
+    int err = make_text(x, part, 2, false, e);
+    free(prompt);
+    return err;
 }
 
 static int encode_example(struct Examples *x, struct Error *e) {

@@ -317,18 +317,15 @@ int line_check(const char *text, size_t bytes, struct Error *e) {
 
 void line_converse(struct Line *line) {
     const struct JsonSlice *p = &line->prompt, *in = &line->input;
-    size_t between = p->bytes && in->bytes;
-    line->joined = base_realloc(line->joined, p->bytes + in->bytes + 2, "a question");
-    memcpy(line->joined, p->text, p->bytes);
-    line->joined[p->bytes] = '\n';
-    if (in->bytes)
-        memcpy(line->joined + p->bytes + between, in->text, in->bytes);
+    const char *between = p->bytes && in->bytes ? "\n" : "";
+    free(line->joined);
+    line->joined = base_format("%s%s%s", p->text, between, in->bytes ? in->text : "");
     line->count = 0;
     if (line->system.bytes)
         *line_add_message(line) =
             (struct Message){ROLE_SYSTEM, line->system.text, line->system.bytes, false};
     *line_add_message(line) =
-        (struct Message){ROLE_USER, line->joined, p->bytes + between + in->bytes, false};
+        (struct Message){ROLE_USER, line->joined, strlen(line->joined), false};
     *line_add_message(line) =
         (struct Message){ROLE_ASSISTANT, line->answer.text, line->answer.bytes, false};
 }
