@@ -240,9 +240,9 @@ enum { PROGRESS_SECONDS = 10, BATCHES_AHEAD = 8 };
 static void begin_prompt(struct Answering *a, size_t i) {
     const struct Prompts *p = a->run->texts.prompts;
     const struct Options *o = &a->run->line.run;
-    const struct Ids *ids = prompts_ids(p, a->next);
+    const struct Ids *ids = &p->prompt[a->next].ids;
     size_t room = a->g.rank->model.config.seq_len - ids->count;
-    a->sampling[i] = make_sampling(o, prompts_stops(p, a->next));
+    a->sampling[i] = make_sampling(o, p->prompt[a->next].stops);
     // Equal prompts may get different answers. With seed + line a prompt would get the answer that
     // the one before it gets with the next seed.
     a->sampling[i].seed = rng_bits(o->seed, a->next);
@@ -311,7 +311,7 @@ static int answer_all(struct Answering *a, struct Error *e) {
 static int answer_prompts(struct Trainer *t, struct Error *e) {
     struct Run *run = t->hooks.context;
     const struct Options *o = &run->line.run;
-    struct Answering a = {.run = run, .prompts = prompts_count(run->texts.prompts)};
+    struct Answering a = {.run = run, .prompts = run->texts.prompts->count};
     struct Error ignored;
     int err = trainer_speaks(t) ? answers_open(&a.answers, run->texts.prompts, o->answers, e) : 0;
     err = zero_agree(&t->rank.zero, err);
@@ -479,7 +479,7 @@ static struct Trainer make_trainer(struct Run *run) {
 static size_t texts_together(const struct Run *run) {
     const struct Prompts *p = run->texts.prompts;
     size_t batch = run->line.run.prompts ? run->job.settings.batch : 1;
-    return p ? size_min(batch, prompts_count(p)) : batch;
+    return p ? size_min(batch, p->count) : batch;
 }
 
 // Completes the ranks' settings.
@@ -552,7 +552,7 @@ static int list_export(struct Run *run, struct Error *e) {
     int err = texts_open_export(&run->texts, model->vocab, model->dtype, e);
     for (int i = 0; i < 2; i++) {
         const struct ExportSink *to = sinks[i];
-        if (to->write && !err)
+        if (to->list && !err)
             err = params_visit(model, to->adapters, to->list, to->context, e);
         if (to->write && !err)
             err = to->check_room(to->context, e);

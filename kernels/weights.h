@@ -53,6 +53,7 @@ struct ImportSource {
     int (*read)(void *context, int layer, const char *name, const struct WeightsRange *range,
                 float *out, struct Error *e);
     // Succeed if the source has a parameter; if it has no others than those that were asked for.
+    // Both NULL: a file that opens has them all.
     int (*ask)(void *context, int layer, const char *name, struct Error *e);
     int (*check_all_asked)(void *context, struct Error *e);
     // Instead of these three, in zero/'s own source: all ranks load its master weights.
@@ -66,7 +67,7 @@ struct ExportSink {
     // Writes elements of a parameter, on any rank. NULL: there is no sink.
     int (*write)(void *context, int layer, const char *name, const struct WeightsRange *range,
                  const float *values, struct Error *e);
-    // Called first, for each parameter in the order of the model.
+    // Called first, for each parameter in the order of the model; NULL: no need.
     int (*list)(void *context, int layer, const char *name, struct Error *e);
     // Called when all are listed, before training: checks that the disk has enough space.
     int (*check_room)(void *context, struct Error *e);

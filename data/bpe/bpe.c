@@ -292,7 +292,7 @@ static void add_word(void *call, const uint8_t *word, size_t n) {
 
 static int encode_words(struct Call *c, struct Stretch s) {
     struct StepsRun run = {&c->b->steps, &c->b->unicode, &c->w->steps, add_word, c, c->e};
-    return steps_run(&run, s);
+    return steps_run(&run, 0, s);
 }
 
 // ---- added tokens -------------------------------------------------------------------------------

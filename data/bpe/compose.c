@@ -57,29 +57,17 @@ static void decompose(const struct Unicode *u, uint32_t point, struct Points *ou
         decompose(u, p->second, out);
 }
 
-static void sort_by_class(const uint8_t *class, uint32_t *run, uint32_t *half, size_t n) {
-    if (n < 2)
-        return;
-    size_t m = n / 2, i = 0, k = m, at = 0;
-    sort_by_class(class, run, half, m);
-    sort_by_class(class, run + m, half, n - m);
-    memcpy(half, run, m * sizeof *half);
-    while (i < m)
-        run[at++] = k < n && class[run[k]] < class[half[i]] ? run[k++] : half[i++];
-}
-
 // Sorts the marks between two characters of combining class 0 by their classes; the sort is stable.
+// A character has few marks.
 static void sort_marks(const struct Unicode *u, struct Points *p) {
-    uint32_t *half = base_alloc(p->count * sizeof *half);
-    for (size_t i = 0, end; i < p->count; i = end) {
-        end = i + 1;
-        if (!u->combining[p->data[i]])
-            continue;
-        while (end < p->count && u->combining[p->data[end]])
-            end++;
-        sort_by_class(u->combining, p->data + i, half, end - i);
+    const uint8_t *class = u->combining;
+    for (size_t i = 1; i < p->count; i++) {
+        uint32_t mark = p->data[i];
+        size_t at = i;
+        for (; at && class[mark] && class[p->data[at - 1]] > class[mark]; at--)
+            p->data[at] = p->data[at - 1];
+        p->data[at] = mark;
     }
-    free(half);
 }
 
 // Returns the character that the two compose to, or 0.
@@ -117,20 +105,16 @@ static void compose_points(const struct Unicode *u, struct Points *p) {
     p->count = n;
 }
 
-static void append_point(struct Bytes *out, uint32_t c) {
-    uint8_t b[4];
-    bytes_append(out, b, unicode_put(b, c));
-}
-
 static void compose_stretch(const struct Unicode *u, const uint8_t *text, size_t n,
                             struct Points *p, struct Bytes *out) {
+    uint8_t b[4];
     p->count = 0;
     for (size_t i = 0, w; i < n; i += w)
         decompose(u, unicode_at(text + i, &w), p);
     sort_marks(u, p);
     compose_points(u, p);
     for (size_t i = 0; i < p->count; i++)
-        append_point(out, p->data[i]);
+        bytes_append(out, b, unicode_put(b, p->data[i]));
 }
 
 void unicode_compose(const struct Unicode *u, const uint8_t *text, size_t n, struct Bytes *out) {

@@ -246,7 +246,7 @@ static int read_character(struct PatternReading *x) {
     int err = 0;
     char c = r->text[r->at];
     if (c == '[') {
-        err = pattern_read_class(r, &s);
+        err = pattern_read_class(r, &s, 0);
     } else if (c == '.') {
         r->at++;
         set_add(&s, '\n', '\n');

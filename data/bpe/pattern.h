@@ -56,8 +56,8 @@ uint32_t pattern_next(struct PatternReader *r);
 // Reads the set that the escape at r->at stands for. *found false: it stands for none, and r->at
 // has not moved.
 int pattern_read_escape(struct PatternReader *r, struct PointSet *s, bool in_brackets, bool *found);
-// Reads the class at r->at, from its "[" to its "]".
-int pattern_read_class(struct PatternReader *r, struct PointSet *s);
+// Reads the class at r->at, from its "[" to its "]". depth: the classes around it.
+int pattern_read_class(struct PatternReader *r, struct PointSet *s, size_t depth);
 // Adds the other cases of the set's characters.
 int pattern_fold(struct PatternReader *r, struct PointSet *s, size_t at);
 

@@ -131,8 +131,6 @@ static int read_range(struct PatternReader *r, struct PointSet *s) {
     return err;
 }
 
-static int read_class(struct PatternReader *r, struct PointSet *s, size_t depth);
-
 // Reads members up to "]" or "&&", neither of which is consumed.
 static int read_union(struct PatternReader *r, struct PointSet *s, bool first, size_t depth) {
     int err = 0;
@@ -144,12 +142,12 @@ static int read_union(struct PatternReader *r, struct PointSet *s, bool first, s
             return 0;
         if (c == '[' && peek(r, 1) == ':')
             return pattern_refuse(r, r->at, "a class [:NAME:]");
-        err = c == '[' ? read_class(r, s, depth + 1) : read_range(r, s);
+        err = c == '[' ? pattern_read_class(r, s, depth + 1) : read_range(r, s);
     }
     return err;
 }
 
-static int read_class(struct PatternReader *r, struct PointSet *s, size_t depth) {
+int pattern_read_class(struct PatternReader *r, struct PointSet *s, size_t depth) {
     struct PointSet all = {0};
     size_t begin = r->at++;
     bool negated = peek(r, 0) == '^';
@@ -174,10 +172,6 @@ static int read_class(struct PatternReader *r, struct PointSet *s, size_t depth)
     }
     set_free(&all);
     return err;
-}
-
-int pattern_read_class(struct PatternReader *r, struct PointSet *s) {
-    return read_class(r, s, 0);
 }
 
 // ---- (?i) ----

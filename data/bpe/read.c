@@ -92,36 +92,17 @@ static int read_template(struct Bpe *b, const cJSON *template, const char *path,
 static int read_processor(struct Bpe *b, const cJSON *p, const char *path, struct Error *e) {
     if (is_absent_or_null(p) || json_has_type(p, "ByteLevel")) // which changes offsets, not ids
         return 0;
-    const cJSON *list = json_has_type(p, "Sequence") ? json_member(p, "processors") : NULL, *item;
-    int err = 0;
     if (json_has_type(p, "TemplateProcessing"))
         return read_template(b, p, path, e);
+    const cJSON *list = json_has_type(p, "Sequence") ? json_member(p, "processors") : NULL, *item;
+    int err = 0;
     if (!cJSON_IsArray(list))
         return bpe_refuse(path, "post-processor", p, "\"ByteLevel\" or \"TemplateProcessing\"", e);
-    cJSON_ArrayForEach(item, list) {
-        if (json_has_type(item, "TemplateProcessing"))
-            err = read_template(b, item, path, e);
-        else if (!json_has_type(item, "ByteLevel"))
-            err = bpe_refuse(path, "post-processor", item,
-                             "\"ByteLevel\" or \"TemplateProcessing\"", e);
-        if (err)
-            return err;
-    }
-    return 0;
+    cJSON_ArrayForEach(item, list) if (!err) err = read_processor(b, item, path, e);
+    return err;
 }
 
 // ---- all ----
-
-static void open_unicode(struct Bpe *b) {
-    bool nfc = false, words = false;
-    for (size_t i = 0; i < b->normal.count; i++)
-        nfc = nfc || b->normal.step[i].kind == NORMAL_NFC;
-    for (size_t i = 0; i < b->steps.count; i++)
-        words = words || b->steps.step[i].kind == STEP_WORDS;
-    unicode_open(&b->unicode, nfc);
-    if (words)
-        unicode_mark_words(&b->unicode);
-}
 
 static int read_tree(struct Bpe *b, const cJSON *tree, const char *path, struct Error *e) {
     int err = bpe_read_normalizer(b, json_member(tree, "normalizer"), path, e);
@@ -131,7 +112,7 @@ static int read_tree(struct Bpe *b, const cJSON *tree, const char *path, struct 
         err = bpe_read_decoder(b, json_member(tree, "decoder"), path, e);
     if (err)
         return err;
-    open_unicode(b);
+    unicode_open(&b->unicode);
     err = read_model(b, json_member(tree, "model"), json_member(tree, "added_tokens"), path, e);
     if (!err)
         bpe_use_marks(b);

@@ -85,7 +85,7 @@ static int rewrite_stretch(const struct StepsRun *r, size_t k, struct Stretch s)
     const struct Step *p = &r->steps->step[k];
     struct Bytes *out = &r->work->room[k];
     if (p->kind == STEP_PREFIX && (s.middle || *s.text == ' '))
-        return steps_run_from(r, k + 1, s);
+        return steps_run(r, k + 1, s);
     out->count = 0;
     if (p->kind == STEP_PREFIX)
         bytes_append(out, " ", 1);
@@ -99,7 +99,7 @@ static int rewrite_stretch(const struct StepsRun *r, size_t k, struct Stretch s)
     s.text = out->data;
     s.n = out->count;
     s.in_letters = s.in_letters || p->kind == STEP_LETTERS;
-    return steps_run_from(r, k + 1, s);
+    return steps_run(r, k + 1, s);
 }
 
 // ---- words ----
@@ -121,14 +121,10 @@ static int emit_word(const struct StepsRun *r, struct Stretch s) {
     return 0;
 }
 
-int steps_run_from(const struct StepsRun *r, size_t k, struct Stretch s) {
+int steps_run(const struct StepsRun *r, size_t k, struct Stretch s) {
     if (!s.n)
         return 0;
     if (k == r->steps->count)
         return emit_word(r, s);
     return r->steps->step[k].kind >= STEP_PREFIX ? rewrite_stretch(r, k, s) : steps_split(r, k, s);
-}
-
-int steps_run(const struct StepsRun *r, struct Stretch s) {
-    return steps_run_from(r, 0, s);
 }

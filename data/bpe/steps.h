@@ -98,14 +98,13 @@ struct StepsRun {
     struct Error *e;
 };
 
-// Passes the words of the stretch to `take`. Errors: -EAGAIN: see above; -EINVAL: an expression
-// takes too long, with the byte of the text.
-int steps_run(const struct StepsRun *r, struct Stretch s);
+// Passes the words of the stretch to `take`, by the steps from k on. Errors: -EAGAIN: see above;
+// -EINVAL: an expression takes too long, with the byte of the text.
+int steps_run(const struct StepsRun *r, size_t k, struct Stretch s);
 
 // ---- between the files ----
 
-// Run the steps from k on; step k, which cuts.
-int steps_run_from(const struct StepsRun *r, size_t k, struct Stretch s);
+// Runs step k, which cuts, and those after it.
 int steps_split(const struct StepsRun *r, size_t k, struct Stretch s);
 
 // ByteLevel's alphabet: return the letter of a byte, and the byte of a letter or -1.

@@ -33,7 +33,7 @@ static inline int pass_part(const struct Splitting *x, size_t begin, size_t end,
             x->run->take(x->run->context, s->text + begin, end - begin);
         return 0;
     }
-    return steps_run_from(x->run, x->k + 1, stretch_part(s, begin, end, open));
+    return steps_run(x->run, x->k + 1, stretch_part(s, begin, end, open));
 }
 
 // Passes on the part that grows, if there is one.

@@ -76,24 +76,9 @@ static void read_pairs(struct Unicode *u) {
     qsort(u->by_parts, u->nby_parts, sizeof *u->by_parts, unicode_compare_parts);
 }
 
-void unicode_open(struct Unicode *u, bool nfc) {
-    *u = (struct Unicode){.kind = base_alloc_zeroed(UNICODE_POINTS)};
-    mark_table(u, unicode_letters, UNICODE_LETTER);
-    mark_table(u, unicode_numbers, UNICODE_NUMBER | UNICODE_DIGIT);
-    mark_table(u, unicode_space, UNICODE_SPACE | UNICODE_WHITE);
-    mark_table(u, unicode_digits, UNICODE_DIGIT);
-    mark_table(u, unicode_punctuation, UNICODE_PUNCTUATION);
-    if (!nfc)
-        return;
-    read_combining(u);
-    read_pairs(u);
-    for (uint32_t point = 0x1161; point <= 0x11c2; point++) // a syllable's vowels and last letters
-        u->kind[point] |= UNICODE_NFC;
-}
-
 // Marks letters, marks, decimal digits, connectors, their like and the joiners. Categories are
 // numbered as in scripts/gen/unicode_tables.py.
-void unicode_mark_words(struct Unicode *u) {
+static void mark_words(struct Unicode *u) {
     enum { LETTERS_AND_MARKS = 7, DECIMAL = 8, CONNECTOR = 11 };
     uint32_t point = 0;
     mark_table(u, unicode_word, UNICODE_WORD);
@@ -105,6 +90,20 @@ void unicode_mark_words(struct Unicode *u) {
     }
     u->kind[0x200c] |= UNICODE_WORD;
     u->kind[0x200d] |= UNICODE_WORD;
+}
+
+void unicode_open(struct Unicode *u) {
+    *u = (struct Unicode){.kind = base_alloc_zeroed(UNICODE_POINTS)};
+    mark_table(u, unicode_letters, UNICODE_LETTER);
+    mark_table(u, unicode_numbers, UNICODE_NUMBER | UNICODE_DIGIT);
+    mark_table(u, unicode_space, UNICODE_SPACE | UNICODE_WHITE);
+    mark_table(u, unicode_digits, UNICODE_DIGIT);
+    mark_table(u, unicode_punctuation, UNICODE_PUNCTUATION);
+    mark_words(u);
+    read_combining(u);
+    read_pairs(u);
+    for (uint32_t point = 0x1161; point <= 0x11c2; point++) // a syllable's vowels and last letters
+        u->kind[point] |= UNICODE_NFC;
 }
 
 void unicode_close(struct Unicode *u) {

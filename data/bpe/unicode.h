@@ -36,16 +36,14 @@ int unicode_compare_parts(const void *a, const void *b);
 
 struct Unicode {
     uint8_t *kind; // class and flags of each of UNICODE_POINTS characters
-    // For NFC alone, else NULL: combining classes of UNICODE_POINTS, decompositions in the order of
-    // their points, and those that compose in the order of their parts.
+    // For NFC: combining classes of UNICODE_POINTS, decompositions in the order of their points,
+    // and those that compose in the order of their parts.
     uint8_t *combining;
     struct UnicodePair *by_point, *by_parts;
     size_t nby_point, nby_parts;
 };
 
-void unicode_open(struct Unicode *u, bool nfc);
-// Sets UNICODE_WORD, which few tokenizers need.
-void unicode_mark_words(struct Unicode *u);
+void unicode_open(struct Unicode *u);
 void unicode_close(struct Unicode *u);
 
 // A growing array of bytes.
@@ -55,7 +53,7 @@ struct Bytes {
 };
 void bytes_append(struct Bytes *b, const void *data, size_t n);
 
-// Appends the NFC of valid UTF-8. u was opened for it.
+// Appends the NFC of valid UTF-8.
 void unicode_compose(const struct Unicode *u, const uint8_t *text, size_t n, struct Bytes *out);
 
 // The tables, and the next number of one.

@@ -27,8 +27,8 @@ struct Answers {
 // ---- what is there ------------------------------------------------------------------------------
 
 static int refuse_line(const struct Answers *a, size_t i, struct Error *e) {
-    const char *path = prompts_path(a->prompts);
-    size_t count = prompts_count(a->prompts);
+    const char *path = a->prompts->spec.path;
+    size_t count = a->prompts->count;
     if (i >= count)
         return error_set(e, -EEXIST, E_ANSWERS_OTHER,
                          "%s %s: it has more lines than --prompts %s, which has %zu; give all the "
@@ -42,7 +42,7 @@ static int refuse_line(const struct Answers *a, size_t i, struct Error *e) {
 
 // True if the first bytes of a line are those that answers to prompt i begin with.
 static bool begins_like_answer(const struct Answers *a, size_t i, const char *line, size_t bytes) {
-    const char *object = prompts_object(a->prompts, i);
+    const char *object = a->prompts->prompt[i].object;
     size_t n = size_min(bytes, strlen(object));
     return !memcmp(line, object, n) &&
            !memcmp(line + n, AFTER_OBJECT, size_min(bytes - n, sizeof AFTER_OBJECT - 1));
@@ -51,7 +51,7 @@ static bool begins_like_answer(const struct Answers *a, size_t i, const char *li
 // True if a line, without its newline, has the object of prompt i and the two members of an answer.
 // Changes its bytes.
 static bool is_answer_line(const struct Answers *a, size_t i, char *line, size_t bytes) {
-    size_t n = strlen(prompts_object(a->prompts, i));
+    size_t n = strlen(a->prompts->prompt[i].object);
     if (bytes < n || !begins_like_answer(a, i, line, bytes))
         return false;
     struct Scan s = scan_line(line + n, bytes - n);
@@ -67,7 +67,7 @@ static bool is_answer_line(const struct Answers *a, size_t i, char *line, size_t
 // Checks the lines, and counts the whole ones into a->done, and their bytes into *bytes.
 static int read_lines(struct Answers *a, FILE *in, size_t *bytes, struct Error *e) {
     char *line = NULL;
-    size_t room = 0, count = prompts_count(a->prompts);
+    size_t room = 0, count = a->prompts->count;
     int err = 0;
     *bytes = 0;
     for (ssize_t n; !err && (n = getline(&line, &room, in)) > 0;) {
@@ -88,14 +88,9 @@ static int read_lines(struct Answers *a, FILE *in, size_t *bytes, struct Error *
 static int resume_after_last_answer(struct Answers *a, struct Error *e) {
     struct stat st;
     size_t bytes;
-    int copy = fcntl(a->fd, F_DUPFD_CLOEXEC, 0);
-    FILE *in = copy < 0 ? NULL : fdopen(copy, "r");
-    if (!in || fstat(a->fd, &st)) {
-        int err = error_io(e, -errno, E_FILE_READ, "cannot read %s", a->path);
-        if (copy >= 0)
-            close(copy);
-        return err;
-    }
+    FILE *in = fopen(a->path, "re");
+    if (!in || fstat(a->fd, &st))
+        return error_io(e, -errno, E_FILE_READ, "cannot read %s", a->path);
     int err = read_lines(a, in, &bytes, e);
     fclose(in);
     if (err || bytes == (size_t)st.st_size)
@@ -110,11 +105,6 @@ static int resume_after_last_answer(struct Answers *a, struct Error *e) {
 
 // ---- open and close -----------------------------------------------------------------------------
 
-static int refuse_kind(const char *path, mode_t mode, struct Error *e) {
-    return error_set(e, -EINVAL, E_FILE_KIND, "%s %s: it is %s; name a regular file, or a new one",
-                     FLAG, path, S_ISLNK(mode) ? "a link" : file_kind(mode));
-}
-
 // Opens a regular file, or makes one. Never waits, as opening a pipe would.
 static int open_regular(const char *path, int *fd, struct Error *e) {
     struct stat st;
@@ -124,11 +114,11 @@ static int open_regular(const char *path, int *fd, struct Error *e) {
                          "%s %s: answers are lines of text in a file; name one FILE.jsonl", FLAG,
                          path);
     if (!lstat(path, &st) && !S_ISREG(st.st_mode))
-        return refuse_kind(path, st.st_mode, e);
+        return error_set(e, -EINVAL, E_FILE_KIND,
+                         "%s %s: it is %s; name a regular file, or a new one", FLAG, path,
+                         S_ISLNK(st.st_mode) ? "a link" : file_kind(st.st_mode));
     *fd = open(path, O_RDWR | O_APPEND | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666);
-    if (*fd < 0 || fstat(*fd, &st))
-        return error_io(e, -errno, E_FILE_WRITE, "%s %s: cannot write there", FLAG, path);
-    return S_ISREG(st.st_mode) ? 0 : refuse_kind(path, st.st_mode, e);
+    return *fd < 0 ? error_io(e, -errno, E_FILE_WRITE, "%s %s: cannot write there", FLAG, path) : 0;
 }
 
 int answers_open(struct Answers **out, const struct Prompts *p, const char *path, struct Error *e) {
@@ -136,7 +126,7 @@ int answers_open(struct Answers **out, const struct Prompts *p, const char *path
     struct Error ignored;
     a->prompts = p;
     a->path = base_format("%s", path);
-    a->line = base_alloc_zeroed(prompts_count(p) * sizeof *a->line);
+    a->line = base_alloc_zeroed(p->count * sizeof *a->line);
     int err = open_regular(path, &a->fd, e);
     // A file system without locks has no other process that could be seen.
     if (!err && flock(a->fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK)
@@ -158,7 +148,7 @@ int answers_close(struct Answers *a, struct Error *e) {
     int err = a->fd < 0 ? 0 : file_close_synced(a->fd);
     if (err)
         error_io(e, err, E_FILE_WRITE, "cannot write %s", a->path);
-    for (size_t i = 0; i < prompts_count(a->prompts); i++)
+    for (size_t i = 0; i < a->prompts->count; i++)
         free(a->line[i]);
     free(a->line);
     free(a->path);
@@ -182,13 +172,13 @@ static char *quote(const char *text, size_t bytes) {
 
 int answers_put(struct Answers *a, size_t prompt, const char *text, size_t bytes, bool cut,
                 struct Error *e) {
-    size_t count = prompts_count(a->prompts);
+    size_t count = a->prompts->count;
     CHECK(prompt >= a->done && prompt < count && !a->line[prompt], "prompt %zu of %zu, %zu done",
           prompt, count, a->done);
     char *answer = quote(text, bytes);
     a->line[prompt] =
         base_format("%s,\"answer\":%s,\"finish_reason\":\"%s\"}\n",
-                    prompts_object(a->prompts, prompt), answer, cut ? "length" : "stop");
+                    a->prompts->prompt[prompt].object, answer, cut ? "length" : "stop");
     free(answer);
     int err = 0;
     while (!err && a->done < count && a->line[a->done]) {

@@ -25,7 +25,6 @@ struct Conversation {
     struct Turn *turn;
     size_t count, room;
     size_t first; // the first turn that the model sees
-    bool asked;   // the last turn has no answer
 };
 
 static int check_text(const char *text, const char *what, struct Error *e) {
@@ -41,9 +40,7 @@ int conversation_open(struct Conversation **out, const struct ConversationSpec *
                       struct Error *e) {
     struct Template *template = NULL;
     *out = NULL;
-    int err = spec->system ? check_text(spec->system, "--system", e) : 0;
-    if (!err)
-        err = template_open(&template, spec->tokenizer, spec->template, e);
+    int err = template_open(&template, spec->tokenizer, spec->template, e);
     if (err)
         return err;
     *out = base_alloc_zeroed(sizeof **out);
@@ -88,7 +85,7 @@ static int render_turns(const struct Conversation *c, const char *system, size_t
         messages[n++] = message(ROLE_ASSISTANT, c->turn[i].answer);
     }
     messages[n++] = message(ROLE_USER, question);
-    masked_clear(out);
+    out->ids.count = 0;
     int err = template_render(c->template, messages, n, true, out, e);
     free(messages);
     return err;
@@ -100,22 +97,13 @@ static bool has_room(const struct Conversation *c, const struct Masked *prompt, 
 }
 
 // Renders the conversation without turn *first, and without as few more turns as leave `room`
-// tokens free; or without all turns. Each turn takes tokens, so a search by halves finds them.
+// tokens free; or without all turns.
 static int drop_turns(const struct Conversation *c, const char *question, size_t room,
                       struct Masked *out, size_t *first, struct Error *e) {
-    size_t low = *first + 1, high = c->count, at = low; // before `low` is too early, `high` is not
-    int err = render_turns(c, c->system, at, question, out, e);
-    while (!err && low < high) {
-        if (has_room(c, out, room))
-            high = at;
-        else
-            low = at + 1;
-        size_t half = low + (high - low) / 2;
-        if (half != at)
-            err = render_turns(c, c->system, half, question, out, e);
-        at = half;
-    }
-    *first = at;
+    int err;
+    do
+        err = render_turns(c, c->system, ++*first, question, out, e);
+    while (!err && *first < c->count && !has_room(c, out, room));
     return err;
 }
 
@@ -138,7 +126,6 @@ static int fit_turns(const struct Conversation *c, const char *question, size_t 
 int conversation_ask(struct Conversation *c, const char *question, size_t answer_tokens,
                      struct Ids *prompt, size_t *left_out, struct Error *e) {
     struct Masked rendered = {0};
-    CHECK(!c->asked, "question %zu has no answer", c->count);
     int err = check_text(question, "the question", e);
     if (!err)
         err = fit_turns(c, question, answer_tokens, &rendered, left_out, e);
@@ -153,7 +140,6 @@ int conversation_ask(struct Conversation *c, const char *question, size_t answer
         c->turn = base_grow(c->turn, c->count, &c->room, sizeof *c->turn, "turns");
         c->turn[c->count++] = (struct Turn){base_format("%s", question), NULL, false};
         c->first = *left_out;
-        c->asked = true;
     }
     masked_free(&rendered);
     return err;
@@ -162,14 +148,12 @@ int conversation_ask(struct Conversation *c, const char *question, size_t answer
 // ---- what follows it ----------------------------------------------------------------------------
 
 void conversation_answer(struct Conversation *c, const char *text, size_t bytes, bool cut) {
-    CHECK(c->asked, "nothing was asked after %zu turns", c->count);
     char *answer = printed_mend(text, bytes), *from = answer;
     if (template_drops_thoughts(c->template))
         for (char *end; (end = strstr(from, "</think>"));)
             from = end + strlen("</think>") + strspn(end + strlen("</think>"), "\n");
     c->turn[c->count - 1].answer = base_format("%s", from);
     c->turn[c->count - 1].cut = cut;
-    c->asked = false;
     free(answer);
 }
 
@@ -179,7 +163,6 @@ void conversation_reset(struct Conversation *c) {
         free(c->turn[c->count - 1].answer);
     }
     c->first = 0;
-    c->asked = false;
 }
 
 int conversation_set_system(struct Conversation *c, const char *system, struct Error *e) {
@@ -246,7 +229,6 @@ static int write_new_file(const char *path, const char *text, struct Error *e) {
 
 int conversation_save(const struct Conversation *c, const char *path, size_t *cut,
                       struct Error *e) {
-    CHECK(!c->asked, "question %zu has no answer", c->count);
     *cut = 0;
     for (size_t i = 0; i < c->count; i++)
         *cut += c->turn[i].cut;

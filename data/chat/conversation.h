@@ -4,7 +4,7 @@
 // more, the oldest turns are left out whole, while the system message stays. They stay in the
 // conversation, and in what is saved of it.
 //
-// Used by data/flags/texts.c for --chat; template.h renders it. Next: command.h.
+// Used by data/flags/texts.c for --chat; Next: template.h, which renders it.
 #ifndef DATA_CHAT_CONVERSATION_H
 #define DATA_CHAT_CONVERSATION_H
 #include "data/text/tokenizer.h"
@@ -15,11 +15,11 @@ struct Conversation;
 struct ConversationSpec {
     const struct Tokenizer *tokenizer;
     const char *template; // --chat-template; NULL: the tokenizer's own
-    const char *system;   // --system; NULL: the template's own, if it has one
+    const char *system;   // --system, UTF-8; NULL: the template's own, if it has one
     size_t longest;       // tokens that the model sees, question and answer together
 };
 
-// Errors: those of template_open; -EINVAL for a system message that is not UTF-8.
+// Errors: those of template_open.
 int conversation_open(struct Conversation **out, const struct ConversationSpec *spec,
                       struct Error *e);
 void conversation_close(struct Conversation *c); // NULL is allowed

@@ -1,5 +1,15 @@
-// A conversation with a person or a script: lines of standard input are questions and commands
-// (command.h), and answers go to standard output while they are made.
+// A conversation with a person or a script: lines of standard input are questions and commands, and
+// answers go to standard output while they are made.
+//
+//     /system TEXT   begin anew with this system message; without TEXT the template's own
+//     /reset         begin anew
+//     /save FILE     write the conversation into a new file
+//     /help          print these lines
+//     /quit          end
+//     //TEXT         the question "/TEXT"
+//
+// Another line that begins with "/" and a word of letters alone is a mistyped command, and not
+// asked; any other ("/etc/hosts has no ...") is a question.
 //
 // A terminal shows a prompt, and what goes wrong is told there, and forgotten. From a pipe each
 // question must be answered, so a line that is refused ends the conversation; the error has its
@@ -26,9 +36,8 @@ struct Dialog {
     bool terminal;
     int interrupts; // an eventfd that Ctrl-C makes readable while a line is typed; -1: none
     char *line;     // of getline, like line_bytes
-    size_t line_bytes, lines, turns_left_out, printed_bytes; // lines: that were read
+    size_t line_bytes, lines, turns_left_out; // lines: that were read
     struct PrintedStream stream;
-    char *answer; // printed_bytes, as far as it is printed
 };
 
 // An answer has at most answer_tokens. For as many of them as half of what the model sees, older
@@ -44,5 +53,29 @@ int dialog_ask(struct Dialog *d, struct Ids *prompt, struct Error *e);
 // Prints what the answer's first `count` ids add to it. If it ends, they are all, and it becomes
 // part of the conversation; a line on standard error says what an answer that is full needs.
 void dialog_print(struct Dialog *d, const int32_t *ids, size_t count, enum AnswerEnd end);
+
+// ---- a line, for tests ----
+
+enum ChatKind {
+    CHAT_EMPTY,
+    CHAT_QUESTION,
+    CHAT_SYSTEM,
+    CHAT_RESET,
+    CHAT_SAVE,
+    CHAT_HELP,
+    CHAT_QUIT,
+    CHAT_UNKNOWN
+};
+
+struct ChatLine {
+    enum ChatKind kind;
+    const char *rest; // the question, or what follows the command; UNKNOWN: the whole line
+};
+
+// Reads a line, from which it cuts the white space at its end. The result points into it.
+struct ChatLine chat_line_read(char *line);
+
+// Refuses a line that is UNKNOWN, with the commands that there are. Returns -EINVAL.
+int chat_line_refuse(const struct ChatLine *line, struct Error *e);
 
 #endif

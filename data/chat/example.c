@@ -2,10 +2,11 @@
 #include "data/chat/example.h"
 #include "data/chat/lines.h"
 #include "data/chat/template.h"
-#include "data/chat/writer.h"
+#include "data/json.h"
+#include "data/text/printed.h"
 #include "data/text/text.h"
 
-#include <ctype.h>
+#include <cjson/cJSON.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -115,23 +116,18 @@ static int make_alpaca(struct Examples *x, struct Error *e) {
                                 "that appropriately completes the request.",
                       paired[] = "Below is an instruction that describes a task, paired with an "
                                  "input that provides further context. Write a response that "
-                                 "appropriately completes the request.",
-                      instruction[] = "\n\n### Instruction:\n", input[] = "\n\n### Input:\n",
-                      response[] = "\n\n### Response:\n";
+                                 "appropriately completes the request.";
     const struct Line *line = &x->line;
     bool pair = line->input.bytes > 0;
-    struct CountedText opens = {line->system.text, line->system.bytes, false};
-    if (!opens.bytes)
-        opens = pair ? (struct CountedText){paired, sizeof paired - 1, false}
-                     : (struct CountedText){alone, sizeof alone - 1, false};
-    struct CountedText part[] = {opens,
-                                 {instruction, sizeof instruction - 1, false},
-                                 {line->prompt.text, line->prompt.bytes, false},
-                                 {input, pair ? sizeof input - 1 : 0, false},
-                                 {line->input.text, line->input.bytes, false},
-                                 {response, sizeof response - 1, false},
+    const char *opens = line->system.bytes ? line->system.text : pair ? paired : alone;
+    char *prompt =
+        base_format("%s\n\n### Instruction:\n%s%s%s\n\n### Response:\n", opens, line->prompt.text,
+                    pair ? "\n\n### Input:\n" : "", pair ? line->input.text : "");
+    struct CountedText part[] = {{prompt, strlen(prompt), false},
                                  {line->answer.text, line->answer.bytes, true}};
-    return make_text(x, part, sizeof part / sizeof part[0], false, e);
+    int err = make_text(x, part, 2, false, e);
+    free(prompt);
+    return err;
 }
 
 static int encode_example(struct Examples *x, struct Error *e) {
@@ -158,7 +154,7 @@ static bool has_counted_target(const struct Masked *m) {
 
 // Reads a line as an example into x->encoded; empty: the line was blank.
 static int read_line(struct Examples *x, char *text, size_t bytes, struct Error *e) {
-    masked_clear(&x->encoded);
+    x->encoded.ids.count = 0;
     int err = line_check(text, bytes, e);
     if (err <= 0)
         return err;
@@ -172,41 +168,25 @@ static int read_line(struct Examples *x, char *text, size_t bytes, struct Error 
     return err;
 }
 
-// A token has four letters on average; a line of the log has at most a thousand bytes.
-enum { OPENING_IDS = 100, CLOSING_IDS = 40, OPENING_BYTES = 450, CLOSING_BYTES = 180 };
+// Of a long example, what is logged of its beginning and its end.
+enum { OPENING_BYTES = 360, CLOSING_BYTES = 120 };
 
-// Returns at most `most` bytes of the text of ids, without control characters; free() it. Invalid
-// UTF-8, from characters that are cut between two ids, becomes "?".
-static char *decode_printable(const struct Tokenizer *t, const int32_t *ids, size_t count,
-                              size_t most) {
-    size_t bytes, at = 0, n = 0;
-    char *text = tokenizer_decode(t, ids, count, &bytes);
-    for (size_t valid; (valid = at + text_find_invalid(text + at, bytes - at)) < bytes; at = valid)
-        text[valid] = '?';
-    char *line = base_alloc(most + 2);
-    for (size_t i = 0; i < bytes && n < most; i++) {
-        bool newline = text[i] == '\n';
-        if (newline)
-            line[n++] = '\\';
-        line[n++] = newline ? 'n' : iscntrl((unsigned char)text[i]) ? '?' : text[i];
-    }
-    line[text_find_invalid(line, n)] = 0;
-    free(text);
-    return line;
-}
-
-// Returns the text of ids in quotes, without its middle if it is long. Line breaks become \n, and
-// control characters "?". free() it.
+// Returns the text of ids as a JSON string, without its middle if it is long; free() it.
 static char *quote_ids(const struct Tokenizer *t, const int32_t *ids, size_t count) {
-    bool whole = count <= OPENING_IDS + CLOSING_IDS;
-    size_t opening = whole ? count : OPENING_IDS, closing = whole ? 0 : CLOSING_IDS;
-    char *open =
-        decode_printable(t, ids, opening, whole ? OPENING_BYTES + CLOSING_BYTES : OPENING_BYTES);
-    char *end = decode_printable(t, ids + count - closing, closing, CLOSING_BYTES);
-    char *line = base_format("\"%s%s%s\"", open, whole ? "" : " ... ", end);
-    free(open);
-    free(end);
-    return line;
+    size_t n;
+    char *text = printed_text(t, ids, count, &n), *mended = printed_mend(text, n);
+    n = strlen(mended);
+    bool whole = n <= OPENING_BYTES + CLOSING_BYTES;
+    size_t opening = whole ? n : text_find_invalid(mended, OPENING_BYTES);
+    const char *end = mended + n - (whole ? 0 : CLOSING_BYTES);
+    while ((*end & 0xc0) == 0x80)
+        end++;
+    char *shown = base_format("%.*s%s%s", (int)opening, mended, whole ? "" : " ... ", end);
+    char *quoted = json_line_text(cJSON_CreateString(shown));
+    free(text);
+    free(mended);
+    free(shown);
+    return quoted;
 }
 
 // Logs the first line of each kind, with its shape, template and ids.

@@ -22,7 +22,7 @@ enum {
     FORM_THINKS = 8,       // the last answer follows an empty block of thoughts (Qwen3)
 };
 
-enum { FORM_NEEDS = 4 };
+enum { FORM_NEEDS = 3 };
 
 struct Form {
     const char *name;
@@ -37,7 +37,7 @@ struct Form {
     enum FormSystem system;
     unsigned rules;
     const char *ask;               // opens the answer to generate
-    const char *needs[FORM_NEEDS]; // control tokens that the tokenizer must have
+    const char *needs[FORM_NEEDS]; // control tokens that the tokenizer must have, with {bos}, {eos}
     bool from_file;                // its Jinja text contains it, to be recognised
 };
 
@@ -70,7 +70,13 @@ struct FormFile {
 };
 int form_file_open(struct FormFile *f, const char *path, struct Error *e);
 
-// Opens the Jinja text of a form from a file (jinja.h); the form's JSON follows.
+// Returns Jinja text that renders as the form does in transformers' apply_chat_template, for
+// exported models (tests/torch/chat_jinja.py compares); free() it. A conversation that the form
+// refuses makes it call raise_exception. begin, end: the texts of {bos} and {eos}, written out so
+// that no tokenizer_config.json can change them; NULL: the form has none.
+char *form_jinja(const struct Form *f, const char *begin, const char *end);
+
+// Opens the Jinja text of a form from a file; the form's JSON follows.
 #define FORM_SOURCE "{#- form: "
 
 // Reads a form from n bytes of text, which it changes. The text must outlive the form.

@@ -38,20 +38,17 @@
              [ROLE_USER] = LLAMA3_ROLE("user"),                                                    \
              [ROLE_ASSISTANT] = LLAMA3_ROLE("assistant")},                                         \
     .rules = FORM_TRIMS, .ask = LLAMA3_HEAD("assistant"),                                          \
-    .needs = {"{bos}", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"}
+    .needs = {"<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"}
 #define LLAMA31_SYSTEM                                                                             \
     LLAMA3_HEAD("system") "Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n"
 
 // A system message has no prefix there: its text opens a user's message.
-#define MISTRAL(user, user_end, answer, answer_end)                                                \
-    {                                                                                              \
-        [ROLE_SYSTEM] = {"", "\n\n"}, [ROLE_USER] = {user, user_end}, [ROLE_ASSISTANT] = {         \
-            answer,                                                                                \
-            answer_end                                                                             \
-        }                                                                                          \
-    }
-#define EOS_NEEDS                                                                                  \
-    { "{bos}", "{eos}" }
+#define MISTRAL_FORM(form_name, of_system, user, user_end, answer, answer_end)                     \
+    .name = form_name, .begin = "{bos}",                                                           \
+    .role = {[ROLE_SYSTEM] = {"", "\n\n"},                                                         \
+             [ROLE_USER] = {user, user_end},                                                       \
+             [ROLE_ASSISTANT] = {answer, answer_end}},                                             \
+    .system = of_system, .ask = ""
 
 static const struct Form forms[] = {
     {CHATML_FORM("chatml", NULL)},
@@ -66,47 +63,21 @@ static const struct Form forms[] = {
     {LLAMA3_FORM("llama3")},
     {LLAMA3_FORM("llama3.1"), .first_system = LLAMA31_SYSTEM, .default_system = ""},
     {LLAMA3_FORM("llama3.2"), .first_system = LLAMA31_SYSTEM, .default_system = ""},
-    {.name = "mistral-v0.1",
-     .begin = "{bos}",
-     .role = MISTRAL("[INST] ", " [/INST]", "", "{eos} "),
-     .system = SYSTEM_REFUSED,
-     .rules = FORM_ALTERNATES,
-     .ask = "",
-     .needs = EOS_NEEDS},
-    {.name = "mistral-v0.2",
-     .begin = "{bos}",
-     .role = MISTRAL("[INST] ", " [/INST]", "", "{eos}"),
-     .system = SYSTEM_REFUSED,
-     .rules = FORM_ALTERNATES,
-     .ask = "",
-     .needs = EOS_NEEDS},
-    {.name = "mistral-v1",
-     .begin = "{bos}",
-     .role = MISTRAL(" [INST] ", " [/INST]", " ", "{eos}"),
-     .system = SYSTEM_FIRST,
-     .rules = FORM_ALTERNATES,
-     .ask = "",
-     .needs = EOS_NEEDS},
-    {.name = "mistral-v3",
-     .begin = "{bos}",
-     .role = MISTRAL("[INST] ", "[/INST]", " ", "{eos}"),
-     .system = SYSTEM_LAST,
-     .rules = FORM_ALTERNATES | FORM_TRIMS_ANSWER,
-     .ask = "",
-     .needs = {"{bos}", "{eos}", "[INST]", "[/INST]"}},
-    {.name = "mistral-nemo",
-     .begin = "{bos}",
-     .role = MISTRAL("[INST]", "[/INST]", "", "{eos}"),
-     .system = SYSTEM_LAST,
-     .rules = FORM_ALTERNATES,
-     .ask = "",
-     .needs = {"{bos}", "{eos}", "[INST]", "[/INST]"}},
+    {MISTRAL_FORM("mistral-v0.1", SYSTEM_REFUSED, "[INST] ", " [/INST]", "", "{eos} "),
+     .rules = FORM_ALTERNATES},
+    {MISTRAL_FORM("mistral-v0.2", SYSTEM_REFUSED, "[INST] ", " [/INST]", "", "{eos}"),
+     .rules = FORM_ALTERNATES},
+    {MISTRAL_FORM("mistral-v1", SYSTEM_FIRST, " [INST] ", " [/INST]", " ", "{eos}"),
+     .rules = FORM_ALTERNATES},
+    {MISTRAL_FORM("mistral-v3", SYSTEM_LAST, "[INST] ", "[/INST]", " ", "{eos}"),
+     .rules = FORM_ALTERNATES | FORM_TRIMS_ANSWER, .needs = {"[INST]", "[/INST]"}},
+    {MISTRAL_FORM("mistral-nemo", SYSTEM_LAST, "[INST]", "[/INST]", "", "{eos}"),
+     .rules = FORM_ALTERNATES, .needs = {"[INST]", "[/INST]"}},
     {.name = "zephyr",
      .role = {[ROLE_SYSTEM] = {"<|system|>\n", "{eos}\n"},
               [ROLE_USER] = {"<|user|>\n", "{eos}\n"},
               [ROLE_ASSISTANT] = {"<|assistant|>\n", "{eos}\n"}},
-     .ask = "<|assistant|>\n",
-     .needs = {"{eos}"}},
+     .ask = "<|assistant|>\n"},
 };
 
 enum { NFORM = sizeof forms / sizeof forms[0] };

@@ -1,5 +1,5 @@
-// Writes a form as Jinja: see jinja.h. Tags strip the white space around them.
-#include "data/chat/jinja.h"
+// Writes a form as Jinja: see form.h. Tags strip the white space around them.
+#include "data/chat/form.h"
 
 #include <stdio.h>
 #include <string.h>

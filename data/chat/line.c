@@ -11,14 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct ShownName line_shown(const struct JsonSlice *name) {
-    struct ShownName s = {{0}};
-    size_t n = size_min(name->bytes, sizeof s.text - 1);
-    for (size_t i = 0; i < n; i++)
-        s.text[i] = (name->text[i] >= ' ' && name->text[i] <= '~') ? name->text[i] : '?';
-    return s;
-}
-
 // The names of a line's members, for an error line: the first few.
 struct KeyNames {
     char text[200];
@@ -27,8 +19,8 @@ struct KeyNames {
 static void add_name(struct KeyNames *n, const struct JsonSlice *name) {
     size_t at = strlen(n->text);
     int left = (int)(sizeof n->text - at);
-    if (snprintf(n->text + at, (size_t)left, "%s\"%s\"", at ? ", " : "", line_shown(name).text) >=
-        left)
+    if (snprintf(n->text + at, (size_t)left, "%s\"%s\"", at ? ", " : "",
+                 json_shown(name->text).text) >= left)
         n->text[at] = 0;
 }
 
@@ -44,8 +36,8 @@ struct LineReading {
     struct {
         size_t begin, count;
     } message_range[NMEMBER];     // the messages of a member, in line->messages; count 0: none
-    struct ShownName unsupported; // a filled member that no conversation may have, such as "tools"
-    struct ShownName inner;       // a member of no shape that is a list of objects
+    struct JsonShown unsupported; // a filled member that no conversation may have, such as "tools"
+    struct JsonShown inner;       // a member of no shape that is a list of objects
 };
 
 // ---- members that are refused -------------------------------------------------------------------
@@ -83,9 +75,9 @@ static int read_ignored_member(struct LineReading *r, const struct JsonSlice *na
     enum Refusal refusal = is_null ? REFUSE_NEVER : member_refusal(name);
     bool is_false = !is_null && s->at < s->end && *s->at == 'f'; // after any white space
     if (is_list_of_objects(s))
-        r->inner = line_shown(name);
+        r->inner = json_shown(name->text);
     if (refusal == REFUSE_FILLED && !line_read_empty(s) && !*r->unsupported.text)
-        r->unsupported = line_shown(name);
+        r->unsupported = json_shown(name->text);
     if (refusal != REFUSE_FILLED)
         scan_skip(s, NULL);
     if (s->wrong || r->map)
@@ -95,13 +87,13 @@ static int read_ignored_member(struct LineReading *r, const struct JsonSlice *na
                          "\"%s\" is false: an answer that is not to be learned, for preference "
                          "tuning (KTO), which is not supported; leave such lines out, or say by "
                          "--data-map what to learn",
-                         line_shown(name).text);
+                         json_shown(name->text).text);
     if (refusal == REFUSE_PREFERENCE)
         return error_set(e, -EINVAL, E_EXAMPLE_PREFERENCE,
                          "it has \"%s\", for preference tuning (DPO), which is not supported; "
                          "--data-map says what to learn of it, such as "
                          "prompt=prompt,completion=chosen",
-                         line_shown(name).text);
+                         json_shown(name->text).text);
     return 0;
 }
 
@@ -126,7 +118,7 @@ static int read_member(struct LineReading *r, const struct JsonSlice *name, stru
         return read_ignored_member(r, name, is_null, e);
     if (r->has >> m & 1)
         return error_set(e, -EINVAL, E_JSON_DUPLICATE_KEY,
-                         "\"%s\" is there twice; keep one of them", line_shown(name).text);
+                         "\"%s\" is there twice; keep one of them", json_shown(name->text).text);
     r->has |= 1u << m;
     r->other[m] = other;
     if (is_message_list(s, m, other)) {
@@ -143,13 +135,11 @@ static int read_member(struct LineReading *r, const struct JsonSlice *name, stru
 }
 
 // Returns the name of a member in the line.
-static struct ShownName get_member_name(const struct LineReading *r, enum Member m) {
-    struct ShownName own = {{0}};
+static struct JsonShown get_member_name(const struct LineReading *r, enum Member m) {
     for (size_t i = 0; r->map && i < r->map->count; i++)
         if (r->map->entry[i].target == m)
-            return line_shown(&r->map->entry[i].name);
-    strcpy(own.text, member_names[m]);
-    return own;
+            return json_shown(r->map->entry[i].name.text);
+    return json_shown(member_names[m]);
 }
 
 // Checks that the line has all members that the map names; a task's optional ones may be null.
@@ -327,18 +317,15 @@ int line_check(const char *text, size_t bytes, struct Error *e) {
 
 void line_converse(struct Line *line) {
     const struct JsonSlice *p = &line->prompt, *in = &line->input;
-    size_t between = p->bytes && in->bytes;
-    line->joined = base_realloc(line->joined, p->bytes + in->bytes + 2, "a question");
-    memcpy(line->joined, p->text, p->bytes);
-    line->joined[p->bytes] = '\n';
-    if (in->bytes)
-        memcpy(line->joined + p->bytes + between, in->text, in->bytes);
+    const char *between = p->bytes && in->bytes ? "\n" : "";
+    free(line->joined);
+    line->joined = base_format("%s%s%s", p->text, between, in->bytes ? in->text : "");
     line->count = 0;
     if (line->system.bytes)
         *line_add_message(line) =
             (struct Message){ROLE_SYSTEM, line->system.text, line->system.bytes, false};
     *line_add_message(line) =
-        (struct Message){ROLE_USER, line->joined, p->bytes + between + in->bytes, false};
+        (struct Message){ROLE_USER, line->joined, strlen(line->joined), false};
     *line_add_message(line) =
         (struct Message){ROLE_ASSISTANT, line->answer.text, line->answer.bytes, false};
 }

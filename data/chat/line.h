@@ -5,6 +5,7 @@
 #ifndef DATA_CHAT_LINE_H
 #define DATA_CHAT_LINE_H
 #include "data/chat/map.h"
+#include "data/json.h"
 
 enum Role { ROLE_SYSTEM, ROLE_USER, ROLE_ASSISTANT, ROLE_TOOL, NROLE };
 extern const char *const role_names[NROLE];
@@ -53,11 +54,5 @@ struct Message *line_add_message(struct Line *line); // to be filled
 // Puts a system message before the messages, of which there is one at least, unless the first is
 // one already, or the text is empty.
 void line_add_system(struct Line *line, const char *text, size_t bytes);
-
-// A name from a line, for an error line: unprintable bytes are "?", and a long name is cut.
-struct ShownName {
-    char text[48];
-};
-struct ShownName line_shown(const struct JsonSlice *name);
 
 #endif

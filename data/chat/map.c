@@ -67,6 +67,8 @@ int data_map_read(struct DataMap *map, char *text, struct Error *e) {
             map->shape = shape_find(has, &ambiguous);
     if (!err && !map->shape)
         err = refuse_map(text, strlen(text), "together they make no example", e);
+    for (size_t i = 0; !err && i < map->count; i++)
+        map->entry[i].name.text[map->entry[i].name.bytes] = 0;
     return err;
 }
 

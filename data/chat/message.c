@@ -39,7 +39,7 @@ static int read_role(const struct JsonSlice *name, bool is_from, size_t number, 
     return error_set(e, -EINVAL, E_MESSAGE_ROLE,
                      "message %zu has the unknown role \"%s\"; expected %ssystem, user, assistant "
                      "or tool",
-                     number, line_shown(name).text, is_from ? "human, gpt, " : "");
+                     number, json_shown(name->text).text, is_from ? "human, gpt, " : "");
 }
 
 // Reads the text of a member, which must not have been read before.
@@ -63,7 +63,7 @@ static int read_part(struct Scan *s, struct JsonSlice *content, size_t number, s
             return error_set(e, -EINVAL, E_MESSAGE_CONTENT,
                              "message %zu: a part of its content has \"%s\", which is not "
                              "supported; expected \"type\" and \"text\" alone",
-                             number, line_shown(&name).text);
+                             number, json_shown(name.text).text);
     }
     if (s->wrong)
         return -EINVAL; // the caller reports it
@@ -124,7 +124,7 @@ static int read_message(struct Line *line, struct Scan *s, struct Error *e) {
             return error_set(e, -EINVAL, E_MESSAGE_MEMBER,
                              "message %zu has \"%s\", which is not supported; expected \"role\" "
                              "and \"content\" alone",
-                             number, line_shown(&name).text);
+                             number, json_shown(name.text).text);
         }
     }
     if (err || s->wrong)

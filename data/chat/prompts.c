@@ -3,24 +3,11 @@
 #include "data/chat/line.h"
 #include "data/chat/lines.h"
 #include "data/chat/template.h"
+#include "data/utf8.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-
-struct Prompt {
-    char *object;
-    struct Ids ids;
-    bool is_chat; // it is a conversation, and no text
-};
-
-struct Prompts {
-    struct PromptsSpec spec;
-    struct Template *template; // NULL: no conversation has needed it
-    struct Prompt *prompt;
-    size_t count, room;
-    struct Ids stops[2]; // of a text, and of a conversation
-};
 
 // A line while it is read.
 struct PromptLine {
@@ -29,7 +16,7 @@ struct PromptLine {
     struct Line line; // the messages
     bool has_messages;
     bool in_body;             // a member "body" is read, or has been, with the others
-    struct ShownName unknown; // a member on which the answer to messages depends, such as "tools"
+    struct JsonShown unknown; // a member on which the answer to messages depends, such as "tools"
 };
 
 // Reads a member that means nothing here. Refuses one that says how this one answer is drawn.
@@ -66,11 +53,11 @@ static int read_member(struct PromptLine *a, const struct JsonSlice *name, struc
     bool prompt = slice_is(name, "prompt"), messages = slice_is(name, "messages");
     if ((prompt && a->prompt.text) || (messages && a->has_messages))
         return error_set(e, -EINVAL, E_JSON_DUPLICATE_KEY,
-                         "\"%s\" is there twice; keep one of them", line_shown(name).text);
+                         "\"%s\" is there twice; keep one of them", json_shown(name->text).text);
     if (slice_is(name, "answer") || slice_is(name, "finish_reason"))
         return error_set(e, -EINVAL, E_PROMPTS_LINE,
                          "it has \"%s\" already, which its answer would add; rename it",
-                         line_shown(name).text);
+                         json_shown(name->text).text);
     if (prompt && other)
         return error_set(e, -EINVAL, E_PROMPTS_LINE, "its \"prompt\" is %s; expected a text",
                          other);
@@ -88,7 +75,7 @@ static int read_member(struct PromptLine *a, const struct JsonSlice *name, struc
     else if (!matters)
         return read_other_member(a, name, e);
     else if (!line_read_empty(s) && !*a->unknown.text)
-        a->unknown = line_shown(name);
+        a->unknown = json_shown(name->text);
     return 0;
 }
 
@@ -179,7 +166,7 @@ static int encode_messages(struct Prompts *p, struct Line *line, struct Ids *ids
 
 static int encode_prompt(struct Prompts *p, struct Prompt *prompt, struct PromptLine *a,
                          struct Error *e) {
-    prompt->is_chat = a->has_messages;
+    prompt->stops = &p->stops[a->has_messages];
     int err = a->has_messages ? encode_messages(p, &a->line, &prompt->ids, e)
                               : encode_text(p, &a->prompt, &prompt->ids, e);
     return err || prompt->ids.count < p->spec.longest
@@ -192,13 +179,9 @@ static int encode_prompt(struct Prompts *p, struct Prompt *prompt, struct Prompt
 
 // ---- the file -----------------------------------------------------------------------------------
 
-// Copies a line, which is not blank, without white space around it; line breaks become spaces.
+// Copies a line without white space around it; line breaks become spaces.
 static char *copy_object(const char *text, size_t bytes) {
-    static const char SPACE[] = " \t\r\n";
-    for (; strchr(SPACE, *text); text++)
-        bytes--;
-    while (strchr(SPACE, text[bytes - 1]))
-        bytes--;
+    text = utf8_strip(text, &bytes);
     char *object = base_format("%.*s", (int)bytes, text);
     for (char *at = object; (at = strpbrk(at, "\r\n"));)
         *at = ' ';
@@ -271,24 +254,4 @@ void prompts_close(struct Prompts *p) {
     ids_free(&p->stops[1]);
     free(p->prompt);
     free(p);
-}
-
-size_t prompts_count(const struct Prompts *p) {
-    return p->count;
-}
-
-const struct Ids *prompts_ids(const struct Prompts *p, size_t i) {
-    return &p->prompt[i].ids;
-}
-
-const struct Ids *prompts_stops(const struct Prompts *p, size_t i) {
-    return &p->stops[p->prompt[i].is_chat];
-}
-
-const char *prompts_object(const struct Prompts *p, size_t i) {
-    return p->prompt[i].object;
-}
-
-const char *prompts_path(const struct Prompts *p) {
-    return p->spec.path;
 }

@@ -11,8 +11,6 @@
 #define DATA_CHAT_PROMPTS_H
 #include "data/text/tokenizer.h"
 
-struct Prompts;
-
 struct PromptsSpec {
     const char *path; // as those of --data: .jsonl, a list in a .json; packed, too
     const struct Tokenizer *tokenizer;
@@ -21,22 +19,25 @@ struct PromptsSpec {
     size_t longest;       // tokens that the model sees, prompt and answer together
 };
 
+struct Prompt {
+    char *object;            // as the file has it, on one line and without its closing brace
+    struct Ids ids;          // up to where the answer begins
+    const struct Ids *stops; // the tokens that end the answer; there may be none
+};
+
+struct Prompts {
+    struct PromptsSpec spec;
+    struct Prompt *prompt;
+    size_t count, room;        // count: at least one
+    struct Template *template; // NULL: no conversation has needed it
+    struct Ids stops[2];       // of a text, and of a conversation
+};
+
 // Reads all prompts. Errors: -errno of reading; -EINVAL, with the file and the line, for a line
 // that is neither of the two, has "answer" or "finish_reason" already, would be asked otherwise
 // than it says (tools, temperature), or leaves no room for an answer; -EINVAL for a file without a
 // line; those of template_open and template_render.
 int prompts_open(struct Prompts **out, const struct PromptsSpec *spec, struct Error *e);
 void prompts_close(struct Prompts *p); // NULL is allowed
-
-size_t prompts_count(const struct Prompts *p);                    // at least one
-const struct Ids *prompts_ids(const struct Prompts *p, size_t i); // up to where the answer begins
-// The tokens that end answer i; there may be none.
-const struct Ids *prompts_stops(const struct Prompts *p, size_t i);
-
-// ---- for answers.c ----
-
-// The object of prompt i as the file has it, on one line and without its closing brace.
-const char *prompts_object(const struct Prompts *p, size_t i);
-const char *prompts_path(const struct Prompts *p);
 
 #endif

@@ -108,23 +108,22 @@ bool scan_text(struct Scan *s, struct JsonSlice *text, const char *wrong) {
     return true;
 }
 
-bool scan_member(struct Scan *s, bool *first, struct JsonSlice *name) {
-    if (s->wrong || scan_consume(s, '}'))
-        return false;
-    if (!*first && !scan_expect(s, ',', "expected , or } after a member"))
+// True if another item of an object or a list follows, up to the bracket that closes it.
+static bool begin_item(struct Scan *s, bool *first, char close, const char *wrong) {
+    if (s->wrong || scan_consume(s, close) || (!*first && !scan_expect(s, ',', wrong)))
         return false;
     *first = false;
-    return scan_text(s, name, "expected a member's name in quotes") &&
+    return true;
+}
+
+bool scan_member(struct Scan *s, bool *first, struct JsonSlice *name) {
+    return begin_item(s, first, '}', "expected , or } after a member") &&
+           scan_text(s, name, "expected a member's name in quotes") &&
            scan_expect(s, ':', "expected : after a member's name");
 }
 
 bool scan_value(struct Scan *s, bool *first) {
-    if (s->wrong || scan_consume(s, ']'))
-        return false;
-    if (!*first && !scan_expect(s, ',', "expected , or ] after a value"))
-        return false;
-    *first = false;
-    return true;
+    return begin_item(s, first, ']', "expected , or ] after a value");
 }
 
 static bool pass_word(struct Scan *s, const char *word) {

@@ -44,13 +44,8 @@ static const struct Shape shapes[] = {
      MEMBER_NONE},
 };
 
-const struct Shape shape_prompt_of_messages = {"prompt and completion of messages",
-                                               LINE_MESSAGES,
-                                               HAS(PROMPT) | HAS(COMPLETION),
-                                               0,
-                                               MEMBER_NONE,
-                                               MEMBER_NONE,
-                                               MEMBER_NONE};
+const struct Shape shape_prompt_of_messages = {.name = "prompt and completion of messages",
+                                               .kind = LINE_MESSAGES};
 
 enum Member member_named(const struct JsonSlice *name) {
     for (int m = MEMBER_NONE + 1; m < NMEMBER; m++)

@@ -1,7 +1,5 @@
 // Renders conversations by forms: see template.h.
 #include "data/chat/template.h"
-#include "data/chat/jinja.h"
-#include "data/chat/writer.h"
 #include "data/utf8.h"
 
 #include <errno.h>

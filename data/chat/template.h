@@ -12,8 +12,7 @@
 #ifndef DATA_CHAT_TEMPLATE_H
 #define DATA_CHAT_TEMPLATE_H
 #include "data/chat/form.h"
-#include "data/chat/masked.h"
-#include "data/text/tokenizer.h"
+#include "data/chat/writer.h"
 
 struct Template;
 
@@ -39,8 +38,8 @@ enum { TEMPLATE_STOPS = 2 };
 // Writes the tokens that end an answer, at least one. Returns their number.
 size_t template_stops(const struct Template *t, int32_t stops[TEMPLATE_STOPS]);
 
-// Returns the form as Jinja text (jinja.h), for an exported model; free() it. NULL: the tokenizer's
-// own template has this form already.
+// Returns the form as Jinja text (form_jinja), for an exported model; free() it. NULL: the
+// tokenizer's own template has this form already.
 char *template_jinja(const struct Template *t);
 
 // Appends a conversation; `ask`: also the text that opens an answer. Errors: -EINVAL, without the

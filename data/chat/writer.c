@@ -6,6 +6,18 @@
 
 enum { CONTROL_BYTES = 64 }; // no control token is longer
 
+void masked_append(struct Masked *m, int32_t id, bool counts) {
+    m->counts = base_grow(m->counts, m->ids.count, &m->room, sizeof *m->counts, "a mask");
+    m->counts[m->ids.count] = counts;
+    ids_append(&m->ids, id);
+}
+
+void masked_free(struct Masked *m) {
+    ids_free(&m->ids);
+    free(m->counts);
+    *m = (struct Masked){0};
+}
+
 void write_text(struct Writer *w, const char *text, size_t bytes, bool counts) {
     if (w->bytes + bytes > w->room) {
         w->room = 2 * (w->bytes + bytes);

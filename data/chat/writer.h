@@ -4,8 +4,16 @@
 // any of its bytes counts. Used by template.c and example.c.
 #ifndef DATA_CHAT_WRITER_H
 #define DATA_CHAT_WRITER_H
-#include "data/chat/masked.h"
 #include "data/text/tokenizer.h"
+
+// Token ids, of which ids.data[i] counts where counts[i] is 1. masked_free() it.
+struct Masked {
+    struct Ids ids;
+    uint8_t *counts;
+    size_t room;
+};
+void masked_append(struct Masked *m, int32_t id, bool counts);
+void masked_free(struct Masked *m);
 
 struct CountedBytes {
     size_t begin, end; // offsets in the text

@@ -111,16 +111,22 @@ static int read_object(struct ItemReading *r, const cJSON *object, struct Error 
 
 // ---- tokens ----
 
+// Appends the ids of a text.
+static int append(const struct ItemReading *r, const char *text, size_t n, struct Ids *ids,
+                  struct Error *e) {
+    struct Error why;
+    int err = tokenizer_encode_plain(r->spec->tokenizer, text, n, ids, &why);
+    return err ? error_set(e, err, why.id, "%s: line %zu: %s", r->name, r->line, why.text) : 0;
+}
+
 // Encodes a text, after the tokenizer's begin token, if it has one.
 static int encode(const struct ItemReading *r, const char *text, size_t n, struct Ids *ids,
                   struct Error *e) {
     int32_t begin = tokenizer_begin(r->spec->tokenizer);
-    struct Error why;
     ids->count = 0;
     if (begin >= 0)
         ids_append(ids, begin);
-    int err = tokenizer_encode_plain(r->spec->tokenizer, text, n, ids, &why);
-    return err ? error_set(e, err, why.id, "%s: line %zu: %s", r->name, r->line, why.text) : 0;
+    return append(r, text, n, ids, e);
 }
 
 // Adds lm-eval's sequence: context and answer as one text, whose tokens after the context's count.
@@ -157,9 +163,8 @@ static int add_llmc(struct ItemReading *r, const char *ending, struct Error *e) 
     char *text = base_format(" %s", ending);
     int err = encode(r, r->text[CTX], strlen(r->text[CTX]), &r->whole, e);
     size_t from = r->whole.count;
-    struct Error why;
     if (!err)
-        err = tokenizer_encode_plain(r->spec->tokenizer, text, strlen(text), &r->whole, &why);
+        err = append(r, text, strlen(text), &r->whole, e);
     free(text);
     if (err)
         return err;
@@ -271,10 +276,7 @@ static void warn_lengths(const struct ItemReading *r) {
 // encodes text and its vocabulary is not as large as GPT-2's.
 static int check_tokenizer(const struct EvalSpec *spec, bool wants_text, const char *name,
                            struct Error *e) {
-    struct Ids ids = {0};
-    struct Error ignored;
-    bool reads_text = !tokenizer_encode_plain(spec->tokenizer, "a", 1, &ids, &ignored);
-    ids_free(&ids);
+    bool reads_text = tokenizer_kind(spec->tokenizer) != TOKENIZER_IDS;
     if (wants_text && !reads_text)
         return error_set(
             e, -EINVAL, E_HELLASWAG_TOKENIZER,

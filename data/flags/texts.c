@@ -153,11 +153,10 @@ static void close_sink(struct ExportSink *sink) {
 
 static int open_adapter_sink(struct Texts *t, const char *model, struct Error *e) {
     const struct Options *o = t->options.resolved;
-    const struct PeftSettings s = {.rank = (size_t)flags_number(t->options.flags, "lora-rank"),
-                                   .alpha = flags_number(t->options.flags, "lora-alpha"),
-                                   .dropout = flags_number(t->options.flags, "lora-dropout"),
-                                   .base = hf_folder(o)};
-    return peft_sink_open(o->export_adapter, model, &s, &t->exported_adapter, e);
+    const struct PeftConfig c = {.rank = (size_t)flags_number(t->options.flags, "lora-rank"),
+                                 .alpha = flags_number(t->options.flags, "lora-alpha"),
+                                 .dropout = flags_number(t->options.flags, "lora-dropout")};
+    return peft_sink_open(o->export_adapter, model, &c, hf_folder(o), &t->exported_adapter, e);
 }
 
 // Puts --export and its value before an error, unless it begins with them; err 0: there is none.

@@ -144,15 +144,6 @@ static int join_file(void *export, struct Error *e) {
 
 // ---- elements and the end -----------------------------------------------------------------------
 
-static int list_param(void *export, int layer, const char *param, struct Error *e) {
-    const struct LlmcExport *x = export;
-    uint64_t count;
-    (void)e;
-    CHECK(llmc_find(&x->shape, layer, param, &count), "no %s of layer %d in a model of llm.c",
-          param, layer);
-    return 0;
-}
-
 static int check_room(void *export, struct Error *e) {
     const struct LlmcExport *x = export;
     return file_check_room(x->path, "--export ", llmc_bytes(&x->shape), e);
@@ -236,7 +227,6 @@ int llmc_make_sink(const char *path, const struct ExportModel *model, struct Exp
         return err;
     }
     *out = (struct ExportSink){.write = write_elements,
-                               .list = list_param,
                                .check_room = check_room,
                                .make = make_file,
                                .join = join_file,

@@ -63,21 +63,6 @@ static int read_flags(const char *path, char **text, char **where, struct Error 
 
 // ---- the source ---------------------------------------------------------------------------------
 
-static int check_param(void *model, int layer, const char *param, struct Error *e) {
-    const struct LlmcModel *m = model;
-    uint64_t count;
-    (void)e;
-    CHECK(llmc_find(&m->shape, layer, param, &count), "no %s of layer %d in a model of llm.c",
-          param, layer);
-    return 0;
-}
-
-// Always succeeds: the header's sizes decide which tensors a file has.
-static int accept_all_tensors(void *model, struct Error *e) {
-    (void)model, (void)e;
-    return 0;
-}
-
 // Reads adjacent elements.
 static int read_beside(const struct LlmcModel *m, int layer, const char *param, uint64_t first,
                        size_t n, float *out, struct Error *e) {
@@ -121,8 +106,6 @@ static int open_source(const char *path, struct ImportSource *out, struct Error 
     *out = (struct ImportSource){.kind = &llmc_weights,
                                  .dtype = m->shape.dtype,
                                  .read = read_elements,
-                                 .ask = check_param,
-                                 .check_all_asked = accept_all_tensors,
                                  .close = close_source,
                                  .context = m};
     return 0;

@@ -22,8 +22,8 @@ struct PeftConfig {
 // right.
 int peft_config_read(struct PeftConfig *out, const char *dir, bool gpt2, struct Error *e);
 
-// Writes the text of an adapter_config.json into *text; free() it. A folder of hf_writer's gets it
-// by hf_writer_put, so that it is complete or absent with the tensors.
-void peft_config_write(const struct PeftConfig *c, bool gpt2, char **text);
+// Returns the text of an adapter_config.json; free() it. A folder of hf_writer's gets it by
+// hf_writer_put, so that it is complete or absent with the tensors.
+char *peft_config_write(const struct PeftConfig *c, bool gpt2);
 
 #endif

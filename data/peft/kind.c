@@ -110,20 +110,19 @@ static size_t fill_pieces(const void *export, int layer, const char *param,
 
 static int put_config(void *export, struct Error *e) {
     struct PeftExport *x = export;
-    char *config;
     for (size_t i = 0; i < x->sink.npiece; i++) {
         struct PeftName name;
         CHECK(peft_name_read(&name, x->sink.piece[i].name, x->base.gpt2), "%s",
               x->sink.piece[i].name);
         x->config.targets |= 1u << name.target;
     }
-    peft_config_write(&x->config, x->base.gpt2, &config);
+    char *config = peft_config_write(&x->config, x->base.gpt2);
     int err = hf_writer_put(&x->sink.writer, "adapter_config.json", config, strlen(config), e);
     free(config);
     return err;
 }
 
-int peft_sink_open(const char *dir, const char *model, const struct PeftSettings *s,
+int peft_sink_open(const char *dir, const char *model, const struct PeftConfig *c, const char *base,
                    struct ExportSink *out, struct Error *e) {
     if (!*dir)
         return error_set(e, -EINVAL, E_EXPORT_NAME,
@@ -137,9 +136,9 @@ int peft_sink_open(const char *dir, const char *model, const struct PeftSettings
                                       .pieces = fill_pieces,
                                       .put = put_config,
                                       .free = free},
-                             .base = parse_base(model)};
-    x->config = (struct PeftConfig){.rank = s->rank, .alpha = s->alpha, .dropout = s->dropout};
-    char *absolute = s->base ? realpath(s->base, NULL) : NULL;
+                             .base = parse_base(model),
+                             .config = *c};
+    char *absolute = base ? realpath(base, NULL) : NULL;
     snprintf(x->config.base, sizeof x->config.base, "%s", absolute ? absolute : "");
     free(absolute);
     int err = hf_sink_open(&x->sink, dir, e);

@@ -105,7 +105,7 @@ TEST(words_are_the_references) {
         {SPLIT_SMOLLM, " '|\305\277s"},
     };
     struct Unicode u;
-    unicode_open(&u, false);
+    unicode_open(&u);
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         char *text = base_format("%s", rows[i].words), *got = base_format("%s", "");
         size_t n = 0;

@@ -280,8 +280,6 @@ TEST(a_question_ends_where_its_answer_begins) {
     assert_int_equal(stops.data[0], __wrap_tokenizer_control(t, "<|eot_id|>"));
     assert_int_equal(stops.data[1], __wrap_tokenizer_control(t, "<|end_of_text|>"));
     conversation_close(c);
-    spec.system = "\xff";
-    assert_error(conversation_open(&c, &spec, &e), -EINVAL, &e, "E_UTF8 --system");
     ids_free(&prompt);
     ids_free(&stops);
     ids_free(&expected);

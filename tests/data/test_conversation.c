@@ -1,8 +1,7 @@
 // Conversations: each question is asked with what was said before, as far as the model sees, and
 // what is left out are the fewest of the oldest turns; what is refused changes nothing; what is
 // saved is read back as data; and lines that are commands.
-#include "data/chat/command.h"
-#include "data/chat/conversation.h"
+#include "data/chat/dialog.h"
 #include "data/chat/example.h"
 #include "data/chat/template.h"
 #include "tests/lib/scratch.h"

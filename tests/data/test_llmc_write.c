@@ -163,7 +163,8 @@ TEST(a_disk_that_is_too_small_is_told_early) {
         struct ExportSink s;
         struct Error e = {0};
         assert_ok(kinds[i]->make(path, &model32, &s, &e), &e);
-        assert_ok(s.list(s.context, -1, "wte", &e), &e);
+        if (s.list)
+            assert_ok(s.list(s.context, -1, "wte", &e), &e);
         disk_room = 1 << 30;
         assert_ok(s.check_room(s.context, &e), &e);
         disk_room = 100;

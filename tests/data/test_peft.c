@@ -209,8 +209,7 @@ TEST(what_is_written_is_read) {
         struct PeftConfig *c = &rows[i], got;
         bool gpt2 = i == 2;
         struct Error e = {0};
-        char *text;
-        peft_config_write(c, gpt2, &text);
+        char *text = peft_config_write(c, gpt2);
         free(scratch_write(folder, "adapter_config.json", text, strlen(text)));
         assert_ok(peft_config_read(&got, folder, gpt2, &e), &e);
         assert_int_equal(got.rank, c->rank);

@@ -43,7 +43,7 @@ static int read_named(const struct Fixture *f, const char *name, const char *tex
     struct PromptsSpec spec = {path, f->t, "chatml", NULL, longest};
     int err = prompts_open(p, &spec, e);
     if (!err)
-        assert_string_equal(prompts_path(*p), path);
+        assert_string_equal((*p)->spec.path, path);
     free(path);
     return err;
 }
@@ -76,21 +76,21 @@ TEST(prompts_are_texts_and_conversations) {
     struct Ids ids = {0};
     struct Error e;
     int32_t stops[TEMPLATE_STOPS];
-    assert_int_equal(prompts_count(p), 2);
+    assert_int_equal(p->count, 2);
     assert_ok(tokenizer_encode(f->t, "Once <|im_end|> é", 18, &ids, &e), &e);
-    assert_int_equal(prompts_ids(p, 0)->count, ids.count);
-    assert_memory_equal(prompts_ids(p, 0)->data, ids.data, ids.count * sizeof *ids.data);
+    assert_int_equal(p->prompt[0].ids.count, ids.count);
+    assert_memory_equal(p->prompt[0].ids.data, ids.data, ids.count * sizeof *ids.data);
     assert_ok(template_open(&chatml, f->t, "chatml", &e), &e);
     assert_ok(template_render(chatml, messages, 4, true, &m, &e), &e);
-    assert_int_equal(prompts_ids(p, 1)->count, m.ids.count);
-    assert_memory_equal(prompts_ids(p, 1)->data, m.ids.data, m.ids.count * sizeof *m.ids.data);
+    assert_int_equal(p->prompt[1].ids.count, m.ids.count);
+    assert_memory_equal(p->prompt[1].ids.data, m.ids.data, m.ids.count * sizeof *m.ids.data);
     size_t n = template_stops(chatml, stops);
-    assert_int_equal(prompts_stops(p, 1)->count, n);
-    assert_memory_equal(prompts_stops(p, 1)->data, stops, n * sizeof *stops);
+    assert_int_equal(p->prompt[1].stops->count, n);
+    assert_memory_equal(p->prompt[1].stops->data, stops, n * sizeof *stops);
     int32_t end = tokenizer_end(f->t);
-    assert_int_equal(prompts_stops(p, 0)->count, end >= 0);
+    assert_int_equal(p->prompt[0].stops->count, end >= 0);
     if (end >= 0)
-        assert_int_equal(prompts_stops(p, 0)->data[0], end);
+        assert_int_equal(p->prompt[0].stops->data[0], end);
     template_close(chatml);
     masked_free(&m);
     ids_free(&ids);
@@ -109,11 +109,11 @@ TEST(a_system_message_stands_before_conversations_that_have_none) {
     struct PromptsSpec spec = {f->path, f->t, "chatml", "Be brief.", 1000};
     assert_ok(prompts_open(&p, &spec, &e), &e);
     for (size_t i = 0; i < 3; i++) {
-        const struct Ids *got = prompts_ids(p, i), *want = prompts_ids(bare, i ? i : 1);
+        const struct Ids *got = &p->prompt[i].ids, *want = &bare->prompt[i ? i : 1].ids;
         assert_int_equal(got->count, want->count);
         assert_memory_equal(got->data, want->data, want->count * sizeof *want->data);
     }
-    assert_true(prompts_ids(bare, 0)->count < prompts_ids(bare, 1)->count);
+    assert_true(bare->prompt[0].ids.count < bare->prompt[1].ids.count);
     prompts_close(p);
     prompts_close(bare);
     free(text);
@@ -184,8 +184,8 @@ TEST(a_batch_of_openais_is_read) {
            "null, "
            "\"stop\": [], \"messages\": [{\"role\": \"user\", \"content\": \"One?\"}]}, \"n\": 1}\n"
            "{\"prompt\": \"One?\", \"body\": \"a text\"}");
-    const struct Ids *a = prompts_ids(p, 0), *b = prompts_ids(p, 1);
-    assert_int_equal(prompts_count(p), 3);
+    const struct Ids *a = &p->prompt[0].ids, *b = &p->prompt[1].ids;
+    assert_int_equal(p->count, 3);
     assert_int_equal(a->count, b->count);
     assert_memory_equal(a->data, b->data, a->count * sizeof *a->data);
     prompts_close(p);
@@ -197,7 +197,7 @@ TEST(a_prompt_leaves_room_for_an_answer) {
     struct Prompts *p;
     struct Error e;
     assert_ok(read_named(f, "a.jsonl", text, 1000, &p, &e), &e);
-    size_t n = prompts_ids(p, 0)->count;
+    size_t n = p->prompt[0].ids.count;
     prompts_close(p);
     assert_ok(read_named(f, "a.jsonl", text, n + 1, &p, &e), &e);
     prompts_close(p);

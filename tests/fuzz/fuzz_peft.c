@@ -74,8 +74,7 @@ static void read_config(const char *path, const char *folder, bool gpt2) {
               !(c.targets & ~lora_targets_all(gpt2)),
           "rank %zu, alpha %g, dropout %g, targets %#x", c.rank, (double)c.alpha, (double)c.dropout,
           c.targets);
-    char *text;
-    peft_config_write(&c, gpt2, &text);
+    char *text = peft_config_write(&c, gpt2);
     memory_file_write(path, text, strlen(text));
     CHECK(!peft_config_read(&again, folder, gpt2, &e), "%s", e.text);
     CHECK(is_same(&c, &again), "another: %s", text);

@@ -469,9 +469,9 @@ TEST(merged_weights_are_peft_s) {
 static void write_adapter(struct Case *c, const char *dir) {
     struct Error e = {0};
     const struct Lora *l = &c->rank.model.config.lora;
-    struct PeftSettings s = {l->rank, l->alpha, l->dropout, c->base};
+    struct PeftConfig s = {.rank = l->rank, .alpha = l->alpha, .dropout = l->dropout};
     struct ExportSink to;
-    CHECKED(peft_sink_open(dir, c->flags, &s, &to, &e));
+    CHECKED(peft_sink_open(dir, c->flags, &s, c->base, &to, &e));
     CHECKED(params_visit(&c->rank.model.config, true, to.list, to.context, &e));
     CHECKED(to.check_room(to.context, &e));
     CHECKED(export_weights(&c->rank.zero, &to, false, &e));
