@@ -79,7 +79,7 @@ STARTED_TESTS_release := $(call IN,kernels,test_kernels_matmul test_matmul_edges
     tests/data/test_chat_lines
 STARTED_cusim := gpu_smoke
 STARTED_gpu := gpu_smoke
-SMOKE_PARTS := smoke_product smoke_attention smoke_kernel_name
+SMOKE_PARTS := smoke_product smoke_attention
 MPI_PROGRAMS_yes := mpi_ranks mpi_stops
 MPI_LIBRARIES_yes := pmpi_count
 # Put in front of ./train by test_scarce.sh.
