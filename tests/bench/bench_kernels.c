@@ -5,16 +5,10 @@
 // Each row is the median of 9 runs. GB/s counts the bytes that a kernel must move, once each; a
 // kernel whose operands stay in the cache can therefore exceed the memory's bandwidth. GFLOP/s of
 // attention counts the multiplications below the diagonal only, 2 products forward and 5 backward.
-//
-// AdamW's row ends with its ratio to a loop that reads and writes the same arrays and computes
-// nothing but what the compiler needs to keep it; both take turns, so that a noisy machine disturbs
-// them alike.
+// How near AdamW comes to a copy: bench_adamw.c.
 #include "tests/bench/bench_kernel.h"
 
 #include "kernels/cost.h"
-
-#include <pthread.h>
-#include <string.h>
 
 enum {
     B = 4,
@@ -187,79 +181,23 @@ static void bench_elements(struct Bench *b) {
     buffers_free(b);
 }
 
-// ---- AdamW against a copy loop with as many streams --------------------------------------------
-
-struct CopyPart {
-    float *master, *m, *v;
-    const void *grad;
-    uint16_t *param; // NULL: fp32
-    size_t begin, end;
-};
-
-// Reads master, m, v and grad; writes master, m, v and, for bf16 and fp16, param.
-static void *copy_part(void *arg) {
-    struct CopyPart p = *(struct CopyPart *)arg;
-    float *restrict master = p.master, *restrict m = p.m, *restrict v = p.v;
-    if (p.param) {
-        const uint16_t *restrict grad = p.grad;
-        uint16_t *restrict param = p.param;
-        for (size_t i = p.begin; i < p.end; i++) {
-            param[i] = grad[i];
-            master[i] = -master[i];
-            m[i] = -m[i];
-            v[i] = -v[i];
-        }
-        return NULL;
-    }
-    const float *restrict grad = p.grad;
-    for (size_t i = p.begin; i < p.end; i++) {
-        master[i] += grad[i];
-        m[i] = -m[i];
-        v[i] = -v[i];
-    }
-    return NULL;
-}
-
-static double time_copy(const struct Device *d, const struct AdamW *a) {
-    CHECK(d->threads <= 256, "%d threads", d->threads);
-    pthread_t thread[256];
-    struct CopyPart part[256];
-    double begin = base_seconds();
-    for (int i = 0; i < d->threads; i++) {
-        size_t from = a->n * (size_t)i / (size_t)d->threads;
-        size_t to = a->n * (size_t)(i + 1) / (size_t)d->threads;
-        part[i] = (struct CopyPart){a->master, a->m, a->v, a->grad, a->param, from, to};
-        CHECK(pthread_create(&thread[i], NULL, copy_part, &part[i]) == 0, "no thread %d", i);
-    }
-    for (int i = 0; i < d->threads; i++)
-        pthread_join(thread[i], NULL);
-    return base_seconds() - begin;
+static struct StepState *step_state(struct Bench *b) {
+    struct StepState *state = buffer_raw(b, sizeof *state);
+    *state = (struct StepState){.lr = 1e-4f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f};
+    state->correction = (struct BiasCorrection){1, 1};
+    state->grad_scale = 1;
+    return state;
 }
 
 static void bench_adamw(struct Bench *b) {
     enum Dtype d = b->dtype;
     size_t n = ELEMENTS;
-    struct StepState *state = buffer_raw(b, sizeof *state);
-    *state = (struct StepState){.lr = 1e-4f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f};
-    state->weight_decay = 0.1f;
-    state->correction = (struct BiasCorrection){1, 1};
-    state->grad_scale = 1;
     struct AdamW a = {n, n, d, d, F32, .master = buffer(b, F32, n), .m = buffer(b, F32, n)};
     a.v = buffer(b, F32, n);
     a.grad = buffer(b, d, n);
     a.param = d == F32 ? NULL : buffer(b, d, n);
-    a.state = state;
-    double ours[RUNS], copies[RUNS];
-    for (int i = -1; i < RUNS; i++) { // run -1 warms up
-        copies[i < 0 ? 0 : i] = time_copy(b->device, &a);
-        copies[i < 0 ? 0 : i] = time_copy(b->device, &a); // an even number leaves v positive
-        ours[i < 0 ? 0 : i] = time_once(b->device, queue_adamw, &a);
-    }
-    double bytes = (double)n * 28, s = bench_median(ours, RUNS), copy = bench_median(copies, RUNS);
-    printf("%-20s %-5s %9.3f ms %8.1f GB/s\n", "copy, AdamW's arrays", dtype_name(d), copy * 1e3,
-           bytes / copy / 1e9);
-    printf("%-20s %-5s %9.3f ms %8.1f GB/s  %.2f of the copy\n", "adamw", dtype_name(d), s * 1e3,
-           bytes / s / 1e9, copy / s);
+    a.state = step_state(b);
+    report(b, "adamw", queue_adamw, &a, (double)n * 28, "GB/s");
     buffers_free(b);
 }
 
@@ -267,10 +205,7 @@ static void bench_adamw(struct Bench *b) {
 static void bench_masters(struct Bench *b) {
     static const double bytes[NMASTER] = {22, 18, 14}; // of an element
     size_t n = ELEMENTS;
-    struct StepState *state = buffer_raw(b, sizeof *state);
-    *state = (struct StepState){.lr = 1e-4f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f};
-    state->correction = (struct BiasCorrection){1, 1};
-    state->grad_scale = 1;
+    struct StepState *state = step_state(b);
     for (enum MasterFormat f = 0; f < NMASTER; f++) {
         char name[32];
         struct AdamW a = {n, n, BF16, BF16, BF16, .master_format = f, .state = state};
