@@ -6,9 +6,14 @@
 // kernel whose operands stay in the cache can therefore exceed the memory's bandwidth. GFLOP/s of
 // attention counts the multiplications below the diagonal only, 2 products forward and 5 backward.
 // How near AdamW comes to a copy: bench_adamw.c.
-#include "tests/bench/bench_kernel.h"
-
 #include "kernels/cost.h"
+#include "kernels/device.h"
+#include "kernels/kernels.h"
+#include "tests/bench/bench_time.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
 
 enum {
     B = 4,
@@ -21,8 +26,60 @@ enum {
     ROWS = B * T,
     HEAD_ROWS = 512,     // rows of logits at a time
     ELEMENTS = 24 << 20, // of AdamW: far more than any cache holds
-    RUNS = 9
+    RUNS = 9,
+    MAX_BUFFERS = 64
 };
+
+struct Bench {
+    struct Device *device;
+    enum Dtype dtype;
+    int buffers;
+    void *buffer[MAX_BUFFERS];
+    size_t buffer_bytes[MAX_BUFFERS];
+};
+
+typedef void BenchRun(struct Device *, const void *args);
+
+// queue_OP puts kernel OP on the compute queue: one function per kernel, all of one type.
+#define X(op, Args)                                                                                \
+    __attribute__((unused)) static void queue_##op(struct Device *d, const void *args) {           \
+        d->kernels->op(d->queue[QUEUE_COMPUTE], args);                                             \
+    }
+KERNEL_LIST(X)
+#undef X
+
+static void *buffer_raw(struct Bench *b, size_t bytes) {
+    CHECK(b->buffers < MAX_BUFFERS, "more than %d buffers", MAX_BUFFERS);
+    void *mem = b->device->ops->alloc(b->device, bytes);
+    CHECK(mem, "no memory for %zu bytes", bytes);
+    b->buffer_bytes[b->buffers] = bytes;
+    return b->buffer[b->buffers++] = mem;
+}
+
+// n elements, small and all different from zero.
+static void *buffer(struct Bench *b, enum Dtype d, size_t n) {
+    void *mem = buffer_raw(b, n * dtype_size(d));
+    for (size_t i = 0; i < n; i++)
+        dtype_store(mem, d, i, 0.01f + 0.001f * (float)(i * 2654435761u >> 7 & 1023));
+    return mem;
+}
+
+static struct Work scratch(struct Bench *b, size_t bytes) {
+    return (struct Work){buffer_raw(b, bytes), bytes};
+}
+
+static void buffers_free(struct Bench *b) {
+    while (b->buffers--)
+        b->device->ops->free(b->device, b->buffer[b->buffers], b->buffer_bytes[b->buffers]);
+    b->buffers = 0;
+}
+
+static double time_once(struct Device *d, BenchRun *run, const void *args) {
+    double begin = base_seconds();
+    run(d, args);
+    device_sync_queue(d, QUEUE_COMPUTE);
+    return base_seconds() - begin;
+}
 
 // Prints a row; `amount` is in bytes, operations or values, `unit` says which (per 10^9 and
 // second).
@@ -225,9 +282,16 @@ static void bench_masters(struct Bench *b) {
 
 int main(int argc, char **argv) {
     struct Bench b = {0};
-    int threads = bench_open(&b, "bench_kernels", argc, argv);
-    if (!threads)
+    struct Error e = {0};
+    int threads = argc > 1 ? atoi(argv[1]) : (int)sysconf(_SC_NPROCESSORS_ONLN);
+    if (threads < 1) {
+        fprintf(stderr, "bench_kernels: %s threads: give a number from 1 on\n", argv[1]);
         return 2;
+    }
+    if (device_open_cpu(&b.device, threads, argc > 2 ? argv[2] : NULL, &e)) {
+        fprintf(stderr, "bench_kernels: %s\n", e.text);
+        return 2;
+    }
     printf("table %s, %d threads, medians of %d\n", b.device->kernels->name, threads, RUNS);
     for (b.dtype = F32; b.dtype < NDTYPE; b.dtype++) {
         bench_norm(&b);
