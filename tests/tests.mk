@@ -47,7 +47,7 @@ TEST_SCRIPTS_release := tests/test_train.sh tests/test_outputs.sh tests/kernels/
     test_run_edges.sh test_run_folders.sh test_models.sh test_exports.sh test_model_flags.sh test_fine_tuning.sh test_lora.sh test_diverged.sh test_keep_best.sh test_master.sh \
     test_fit_auto.sh test_slow_reader.sh test_waits.sh test_cluster.sh test_nodes.sh) \
     $(call IN,scripts,test_chapters.sh test_docs.sh test_plot.sh test_view.sh test_view_page.sh test_compare.sh test_runner.sh test_setup.sh test_tools.sh test_probe.sh test_portable.sh test_gpu_check.sh \
-    test_gpu_parts.sh test_gpu_calls.sh test_bench_gpu.sh test_mutants.sh $(if $(filter yes,$(HAVE_CUDA)),test_registers.sh test_sass.py)) \
+    test_gpu_parts.sh test_gpu_calls.sh test_bench_gpu.sh $(if $(filter yes,$(HAVE_CUDA)),test_registers.sh test_sass.py)) \
     $(call IN,torch,test_checkpoint_reader.py test_losses_rule.py)
 TEST_SCRIPTS_cusim := tests/scripts/test_gpu_smoke.sh tests/zero/test_mpi_gpu.sh
 TEST_SCRIPTS := $(TEST_SCRIPTS_$(MODE))
@@ -79,7 +79,7 @@ STARTED_TESTS_release := $(call IN,kernels,test_kernels_matmul test_matmul_edges
     tests/data/test_chat_lines
 STARTED_cusim := gpu_smoke
 STARTED_gpu := gpu_smoke
-SMOKE_PARTS := smoke_product smoke_attention smoke_kernel_name
+SMOKE_PARTS := smoke_product smoke_attention
 MPI_PROGRAMS_yes := mpi_ranks mpi_stops
 MPI_LIBRARIES_yes := pmpi_count
 # Put in front of ./train by test_scarce.sh.

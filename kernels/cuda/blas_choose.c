@@ -100,7 +100,7 @@ bool plan_allows_algorithm(struct Blas *b, const struct BlasKey *key,
 
 // True if cuBLASLt makes a bias gradient in a separate pass. On 9.0 in bf16 an H200 ran the plain
 // product's kernel (nvjet_sm90_*), and then one that reads dy once more, like our own sums, whose
-// order is known (cuBLASLt of CUDA 13.0; "gpu_smoke dbias-kernel" names the kernels).
+// order is known (cuBLASLt of CUDA 13.0).
 static bool is_bgradb_a_pass(const struct Stream *s, const struct BlasKey *key) {
     return key->epilogue == EPILOGUE_DBIAS && s->cuda->variants.capability == 90 &&
            key->dtype == BF16;

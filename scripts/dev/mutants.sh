@@ -5,7 +5,7 @@
 #   scripts/dev/mutants.sh zero/grad.c test_mpi.sh     the mutants whose row has one of these texts
 #   scripts/dev/mutants.sh chaos_test.sh         what scripts/faults/chaos_test.sh must find in 10 minutes each
 #   scripts/dev/mutants.sh cusim/           what the simulator of a GPU must find
-#   scripts/dev/mutants.sh --check [TABLE]  only looks whether each row can be tried; a second or two
+#   scripts/dev/mutants.sh --check          only looks whether each row can be tried; a second or two
 #
 # The mutants are rows of tests/mutants.tsv, at whose head its form is told. Each is tried in a copy
 # of the working tree: the programs that should notice are built and run, and one of them must fail.
@@ -15,9 +15,8 @@
 # The last line is `N caught, N survived`; status 0 if none survived.
 set -u
 . "${0%"${0##*/}"}../help.sh"
-[ $# = 2 ] && [ "$1" = --check ] && table=$(realpath "$2")
 cd "$(dirname "$0")/../.." || exit 1
-table=${table:-tests/mutants.tsv} caught=0 survived=0 swarm_s=60 skipped=" "
+table=tests/mutants.tsv caught=0 survived=0 swarm_s=60 skipped=" "
 sources=" chaos_test.sh $(find tests -type f -printf '%f ')"
 
 # read_row ROW: sets `file`, `programs` and `why`, the file's `text`, how it is `broken`, and the
@@ -74,7 +73,7 @@ fi
 # ---- a copy of the working tree, and what is built of it already ----
 
 if [ $# = 0 ]; then
-    readarray -t rows < <(grep -v -e '^#' -e $'\tswarm.sh\t' "$table")
+    readarray -t rows < <(grep -v -e '^#' -e $'\tchaos_test.sh\t' "$table")
 else
     readarray -t rows < <(grep -v '^#' "$table" | grep -F "${@/#/-e}")
 fi

@@ -59,7 +59,6 @@ smoke_plan() {
     for format in bf16 fp16 fp32; do
         plan smoke "Products, $format" 20 products $format
     done
-    plan smoke "Kernels of a bias gradient" 10 program tests/gpu_smoke dbias-kernel 32768
     plan smoke "Weights hashes" 30 two_hashes
     plan smoke "GPT-2 124M, batch 32" 40 program tests/step_kernels measure gpt2 32 16
     plan smoke "Attention, heads of 64, T 1024: speed" 15 program tests/bench_attention 0 1024 64

@@ -5,16 +5,15 @@
 // Each row is the median of 9 runs. GB/s counts the bytes that a kernel must move, once each; a
 // kernel whose operands stay in the cache can therefore exceed the memory's bandwidth. GFLOP/s of
 // attention counts the multiplications below the diagonal only, 2 products forward and 5 backward.
-//
-// AdamW's row ends with its ratio to a loop that reads and writes the same arrays and computes
-// nothing but what the compiler needs to keep it; both take turns, so that a noisy machine disturbs
-// them alike.
-#include "tests/bench/bench_kernel.h"
-
+// How near AdamW comes to a copy: bench_adamw.c.
 #include "kernels/cost.h"
+#include "kernels/device.h"
+#include "kernels/kernels.h"
+#include "tests/bench/bench_time.h"
 
-#include <pthread.h>
-#include <string.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
 
 enum {
     B = 4,
@@ -27,8 +26,60 @@ enum {
     ROWS = B * T,
     HEAD_ROWS = 512,     // rows of logits at a time
     ELEMENTS = 24 << 20, // of AdamW: far more than any cache holds
-    RUNS = 9
+    RUNS = 9,
+    MAX_BUFFERS = 64
 };
+
+struct Bench {
+    struct Device *device;
+    enum Dtype dtype;
+    int buffers;
+    void *buffer[MAX_BUFFERS];
+    size_t buffer_bytes[MAX_BUFFERS];
+};
+
+typedef void BenchRun(struct Device *, const void *args);
+
+// queue_OP puts kernel OP on the compute queue: one function per kernel, all of one type.
+#define X(op, Args)                                                                                \
+    __attribute__((unused)) static void queue_##op(struct Device *d, const void *args) {           \
+        d->kernels->op(d->queue[QUEUE_COMPUTE], args);                                             \
+    }
+KERNEL_LIST(X)
+#undef X
+
+static void *buffer_raw(struct Bench *b, size_t bytes) {
+    CHECK(b->buffers < MAX_BUFFERS, "more than %d buffers", MAX_BUFFERS);
+    void *mem = b->device->ops->alloc(b->device, bytes);
+    CHECK(mem, "no memory for %zu bytes", bytes);
+    b->buffer_bytes[b->buffers] = bytes;
+    return b->buffer[b->buffers++] = mem;
+}
+
+// n elements, small and all different from zero.
+static void *buffer(struct Bench *b, enum Dtype d, size_t n) {
+    void *mem = buffer_raw(b, n * dtype_size(d));
+    for (size_t i = 0; i < n; i++)
+        dtype_store(mem, d, i, 0.01f + 0.001f * (float)(i * 2654435761u >> 7 & 1023));
+    return mem;
+}
+
+static struct Work scratch(struct Bench *b, size_t bytes) {
+    return (struct Work){buffer_raw(b, bytes), bytes};
+}
+
+static void buffers_free(struct Bench *b) {
+    while (b->buffers--)
+        b->device->ops->free(b->device, b->buffer[b->buffers], b->buffer_bytes[b->buffers]);
+    b->buffers = 0;
+}
+
+static double time_once(struct Device *d, BenchRun *run, const void *args) {
+    double begin = base_seconds();
+    run(d, args);
+    device_sync_queue(d, QUEUE_COMPUTE);
+    return base_seconds() - begin;
+}
 
 // Prints a row; `amount` is in bytes, operations or values, `unit` says which (per 10^9 and
 // second).
@@ -187,79 +238,23 @@ static void bench_elements(struct Bench *b) {
     buffers_free(b);
 }
 
-// ---- AdamW against a copy loop with as many streams --------------------------------------------
-
-struct CopyPart {
-    float *master, *m, *v;
-    const void *grad;
-    uint16_t *param; // NULL: fp32
-    size_t begin, end;
-};
-
-// Reads master, m, v and grad; writes master, m, v and, for bf16 and fp16, param.
-static void *copy_part(void *arg) {
-    struct CopyPart p = *(struct CopyPart *)arg;
-    float *restrict master = p.master, *restrict m = p.m, *restrict v = p.v;
-    if (p.param) {
-        const uint16_t *restrict grad = p.grad;
-        uint16_t *restrict param = p.param;
-        for (size_t i = p.begin; i < p.end; i++) {
-            param[i] = grad[i];
-            master[i] = -master[i];
-            m[i] = -m[i];
-            v[i] = -v[i];
-        }
-        return NULL;
-    }
-    const float *restrict grad = p.grad;
-    for (size_t i = p.begin; i < p.end; i++) {
-        master[i] += grad[i];
-        m[i] = -m[i];
-        v[i] = -v[i];
-    }
-    return NULL;
-}
-
-static double time_copy(const struct Device *d, const struct AdamW *a) {
-    CHECK(d->threads <= 256, "%d threads", d->threads);
-    pthread_t thread[256];
-    struct CopyPart part[256];
-    double begin = base_seconds();
-    for (int i = 0; i < d->threads; i++) {
-        size_t from = a->n * (size_t)i / (size_t)d->threads;
-        size_t to = a->n * (size_t)(i + 1) / (size_t)d->threads;
-        part[i] = (struct CopyPart){a->master, a->m, a->v, a->grad, a->param, from, to};
-        CHECK(pthread_create(&thread[i], NULL, copy_part, &part[i]) == 0, "no thread %d", i);
-    }
-    for (int i = 0; i < d->threads; i++)
-        pthread_join(thread[i], NULL);
-    return base_seconds() - begin;
+static struct StepState *step_state(struct Bench *b) {
+    struct StepState *state = buffer_raw(b, sizeof *state);
+    *state = (struct StepState){.lr = 1e-4f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f};
+    state->correction = (struct BiasCorrection){1, 1};
+    state->grad_scale = 1;
+    return state;
 }
 
 static void bench_adamw(struct Bench *b) {
     enum Dtype d = b->dtype;
     size_t n = ELEMENTS;
-    struct StepState *state = buffer_raw(b, sizeof *state);
-    *state = (struct StepState){.lr = 1e-4f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f};
-    state->weight_decay = 0.1f;
-    state->correction = (struct BiasCorrection){1, 1};
-    state->grad_scale = 1;
     struct AdamW a = {n, n, d, d, F32, .master = buffer(b, F32, n), .m = buffer(b, F32, n)};
     a.v = buffer(b, F32, n);
     a.grad = buffer(b, d, n);
     a.param = d == F32 ? NULL : buffer(b, d, n);
-    a.state = state;
-    double ours[RUNS], copies[RUNS];
-    for (int i = -1; i < RUNS; i++) { // run -1 warms up
-        copies[i < 0 ? 0 : i] = time_copy(b->device, &a);
-        copies[i < 0 ? 0 : i] = time_copy(b->device, &a); // an even number leaves v positive
-        ours[i < 0 ? 0 : i] = time_once(b->device, queue_adamw, &a);
-    }
-    double bytes = (double)n * 28, s = bench_median(ours, RUNS), copy = bench_median(copies, RUNS);
-    printf("%-20s %-5s %9.3f ms %8.1f GB/s\n", "copy, AdamW's arrays", dtype_name(d), copy * 1e3,
-           bytes / copy / 1e9);
-    printf("%-20s %-5s %9.3f ms %8.1f GB/s  %.2f of the copy\n", "adamw", dtype_name(d), s * 1e3,
-           bytes / s / 1e9, copy / s);
+    a.state = step_state(b);
+    report(b, "adamw", queue_adamw, &a, (double)n * 28, "GB/s");
     buffers_free(b);
 }
 
@@ -267,10 +262,7 @@ static void bench_adamw(struct Bench *b) {
 static void bench_masters(struct Bench *b) {
     static const double bytes[NMASTER] = {22, 18, 14}; // of an element
     size_t n = ELEMENTS;
-    struct StepState *state = buffer_raw(b, sizeof *state);
-    *state = (struct StepState){.lr = 1e-4f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f};
-    state->correction = (struct BiasCorrection){1, 1};
-    state->grad_scale = 1;
+    struct StepState *state = step_state(b);
     for (enum MasterFormat f = 0; f < NMASTER; f++) {
         char name[32];
         struct AdamW a = {n, n, BF16, BF16, BF16, .master_format = f, .state = state};
@@ -290,9 +282,16 @@ static void bench_masters(struct Bench *b) {
 
 int main(int argc, char **argv) {
     struct Bench b = {0};
-    int threads = bench_open(&b, "bench_kernels", argc, argv);
-    if (!threads)
+    struct Error e = {0};
+    int threads = argc > 1 ? atoi(argv[1]) : (int)sysconf(_SC_NPROCESSORS_ONLN);
+    if (threads < 1) {
+        fprintf(stderr, "bench_kernels: %s threads: give a number from 1 on\n", argv[1]);
         return 2;
+    }
+    if (device_open_cpu(&b.device, threads, argc > 2 ? argv[2] : NULL, &e)) {
+        fprintf(stderr, "bench_kernels: %s\n", e.text);
+        return 2;
+    }
     printf("table %s, %d threads, medians of %d\n", b.device->kernels->name, threads, RUNS);
     for (b.dtype = F32; b.dtype < NDTYPE; b.dtype++) {
         bench_norm(&b);

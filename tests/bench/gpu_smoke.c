@@ -13,8 +13,6 @@
 //   libraries      opens the GPU, cuBLASLt and NCCL as ./train does, and says which files those are
 //   kernel         one conversion of numbers
 //   attention-...  the tensor cores' kernels and the plain ones against the CPU's oracle
-//   dbias-kernel   the names of cuBLASLt's kernels with sums for a bias gradient, and without:
-//                  smoke_kernel_name.c
 //   matmul-...     each product that training has, in each format, against a product in double,
 //                  and twice with the same bits: smoke_product.c
 //
@@ -133,7 +131,7 @@ static int check_libraries(void) {
 // ---- names ----
 
 static void print_names(void) {
-    printf("libraries\nkernel\nattention-bf16\nattention-fp16\ndbias-kernel\n");
+    printf("libraries\nkernel\nattention-bf16\nattention-fp16\n");
     smoke_print_products();
 }
 
@@ -146,8 +144,6 @@ static int run(const char *name, size_t rows) {
         return smoke_attention(BF16);
     if (!strcmp(name, "attention-fp16"))
         return smoke_attention(F16);
-    if (!strcmp(name, "dbias-kernel"))
-        return smoke_kernel_name(rows);
     return smoke_product(name, rows);
 }
 

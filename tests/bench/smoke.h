@@ -1,6 +1,5 @@
 // What the checks of gpu_smoke share. gpu_smoke.c has the names of all checks, and these functions;
-// smoke_product.c the matrix products, smoke_attention.c attention, smoke_kernel_name.c the names
-// of cuBLASLt's kernels.
+// smoke_product.c the matrix products, smoke_attention.c attention.
 #ifndef TESTS_BENCH_SMOKE_H
 #define TESTS_BENCH_SMOKE_H
 #include "kernels/kernels.h"
@@ -29,6 +28,5 @@ void smoke_print_products(void);
 // The checks' exit statuses: 0 right, 1 wrong; 2: there is no check of that name. rows: of a batch.
 int smoke_product(const char *name, size_t rows);
 int smoke_attention(enum Dtype dtype);
-int smoke_kernel_name(size_t rows);
 
 #endif

@@ -90,15 +90,6 @@ static struct Content content_of(const char *path) {
     return c;
 }
 
-static void flip(const char *path, uint64_t bit) {
-    uint8_t byte;
-    int fd = open(path, O_RDWR);
-    assert_int_equal(pread(fd, &byte, 1, (off_t)(bit / 8)), 1);
-    byte ^= (uint8_t)(1 << bit % 8);
-    assert_int_equal(pwrite(fd, &byte, 1, (off_t)(bit / 8)), 1);
-    close(fd);
-}
-
 // Flips bits of a file of the prepared folder, one at a time: each preparation makes it anew, and
 // says that it did.
 static void expect_found(struct Fixture *f, const char *name, int flips, uint64_t seed) {
@@ -108,7 +99,7 @@ static void expect_found(struct Fixture *f, const char *name, int flips, uint64_
     struct Content want = content_of(path);
     for (int i = 0; i < flips; i++) {
         uint64_t bit = rng_bits(seed, (uint64_t)i) % (8 * want.n);
-        flip(path, bit);
+        scratch_flip(path, bit);
         prepare(f);
         struct Content got = content_of(path);
         if (got.n != want.n || memcmp(got.bytes, want.bytes, want.n))
@@ -147,10 +138,10 @@ static void a_damaged_tokenizer_is_refused(void **state) {
     struct Content model = content_of(path);
     for (int i = 0; i < 100; i++) {
         uint64_t bit = rng_bits(9, (uint64_t)i) % (8 * model.n);
-        flip(path, bit);
+        scratch_flip(path, bit);
         assert_error(tokenizer_open_model(&t, path, &e), -EBADMSG, &e, "E_CACHE_DAMAGED model");
         assert_true(error_is(&e, "E_CACHE_DAMAGED --tokenizer"));
-        flip(path, bit);
+        scratch_flip(path, bit);
     }
     char *copy = scratch_write(f->folder, "own.model", model.bytes, model.n);
     assert_ok(tokenizer_open_model(&t, copy, &e), &e);
@@ -171,7 +162,7 @@ static void a_folder_without_checksums_is_made_anew(void **state) {
     char *list = base_format("%.*schecksums", (int)(strlen(f->prepared.train_path) - 9),
                              f->prepared.train_path);
     assert_int_equal(unlink(list), 0);
-    flip(f->prepared.train_path, 8 * 5000);
+    scratch_flip(f->prepared.train_path, 8 * 5000);
     prepare(f);
     struct Content got = content_of(f->prepared.train_path);
     assert_memory_equal(got.bytes, want.bytes, want.n);
@@ -190,7 +181,7 @@ static void a_run_keeps_what_is_made_anew(void **state) {
     struct Fixture *f = *state;
     prepare(f);
     int fd = open(f->prepared.train_path, O_RDONLY);
-    flip(f->prepared.val_path, 8 * 1500);
+    scratch_flip(f->prepared.val_path, 8 * 1500);
     prepare(f);
     struct stat mine, made;
     assert_int_equal(fstat(fd, &mine), 0);

@@ -4,7 +4,7 @@
 #include "tests/lib/http_answers.h"
 #include "tests/lib/http_file.h"
 #include "tests/lib/https_server.h"
-#include "tests/lib/refused.h"
+#include "tests/lib/scratch.h"
 #include "tests/lib/test.h"
 
 #include <dlfcn.h>
@@ -32,15 +32,6 @@ static int tear_down(void **state) {
     return 0;
 }
 
-static void flip(const char *path, uint64_t bit) {
-    uint8_t byte;
-    int fd = open(path, O_RDWR);
-    assert_int_equal(pread(fd, &byte, 1, (off_t)(bit / 8)), 1);
-    byte ^= (uint8_t)(1 << bit % 8);
-    assert_int_equal(pwrite(fd, &byte, 1, (off_t)(bit / 8)), 1);
-    close(fd);
-}
-
 // ---- what is damaged ----------------------------------------------------------------------------
 
 TEST(every_flip_is_found) {
@@ -52,13 +43,13 @@ TEST(every_flip_is_found) {
         assert_ok(download_file(&f->d, &e), &e);
         assert_int_equal(f->server.requests, i + 1);
         expect_file(f, f->body, BODY);
-        flip(f->path, rng_bits(5, (uint64_t)i) % (8 * BODY));
+        scratch_flip(f->path, rng_bits(5, (uint64_t)i) % (8 * BODY));
     }
     assert_ok(download_file(&f->d, &e), &e);
     assert_int_equal(truncate(f->path, BODY - 1), 0);
     assert_ok(download_file(&f->d, &e), &e);
     expect_file(f, f->body, BODY);
-    flip(f->sum, 8 * 25);
+    scratch_flip(f->sum, 8 * 25);
     assert_ok(download_file(&f->d, &e), &e);
     expect_file(f, f->body, BODY);
     assert_int_equal(f->server.requests, 104);
@@ -74,7 +65,7 @@ TEST(what_cannot_be_fetched_again_is_named) {
     http_file_stop(f); // now nobody listens there
     f->d.url = url;
     assert_ok(download_file(&f->d, &e), &e); // it is here
-    flip(f->path, 77);
+    scratch_flip(f->path, 77);
     assert_error(download_file(&f->d, &e), -ECONNREFUSED, &e, "E_URL_CONNECTION file.txt");
     assert_true(error_is(&e, "E_URL_CONNECTION http://127.0.0.1"));
     assert_int_equal(access(f->path, F_OK), 0); // it stays, for who wants to look
@@ -90,7 +81,7 @@ TEST(a_file_without_a_checksum_gets_one) {
     assert_ok(download_file(&f->d, &e), &e);
     assert_int_equal(f->server.requests, 0);
     expect_file(f, f->body, BODY);
-    flip(f->path, 8 * 40000);
+    scratch_flip(f->path, 8 * 40000);
     assert_ok(download_file(&f->d, &e), &e);
     assert_int_equal(f->server.requests, 1);
     expect_file(f, f->body, BODY);

@@ -219,10 +219,7 @@ static double layer_loss(void *context) {
     a.lse = l->lse;
     l->oracle->kernels->attention_forward(l->oracle->queue[QUEUE_COMPUTE], &a);
     device_sync_queue(l->oracle, QUEUE_COMPUTE);
-    double loss = 0;
-    for (size_t i = 0; i < FROWS; i++)
-        loss += (double)l->out[i] * l->dout[i];
-    return loss;
+    return rig_dot(l->out, l->dout, FROWS);
 }
 
 static void expect_slopes(struct Layer *l) {

@@ -5,10 +5,6 @@
 
 #include <stdlib.h>
 
-static struct Stream *compute(const struct Run *r) {
-    return r->device->queue[QUEUE_COMPUTE];
-}
-
 // Relative to a value: its rounding, and a little for the arithmetic before.
 static double half_step(enum Dtype d) {
     return d == F32 ? 0x1p-21 : 1.0625 * dtype_unit(d);

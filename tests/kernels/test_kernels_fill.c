@@ -4,10 +4,6 @@
 #include "tests/lib/rig.h"
 #include "tests/lib/test.h"
 
-static struct Stream *compute(const struct Run *r) {
-    return r->device->queue[QUEUE_COMPUTE];
-}
-
 struct FillShape {
     size_t n, cut;
     uint64_t index;

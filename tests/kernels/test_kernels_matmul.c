@@ -253,10 +253,7 @@ static double layer_loss(void *context) {
     a.c = mat(l->y, F32, N, false);
     l->oracle->kernels->matmul(l->oracle->queue[QUEUE_COMPUTE], &a);
     device_sync_queue(l->oracle, QUEUE_COMPUTE);
-    double loss = 0;
-    for (size_t i = 0; i < R * N; i++)
-        loss += (double)l->h[i] * l->r[i];
-    return loss;
+    return rig_dot(l->h, l->r, R * N);
 }
 
 TEST(test_finite_differences) {

@@ -6,10 +6,6 @@
 
 #include <stdlib.h>
 
-static struct Stream *compute(const struct Run *r) {
-    return r->device->queue[QUEUE_COMPUTE];
-}
-
 static void quantize(const struct Run *r, size_t n, enum Dtype d, const void *x, void *to) {
     struct Nf4Quantize a = {n, d, x, to};
     r->device->kernels->nf4_quantize(compute(r), &a);
@@ -154,12 +150,6 @@ static void there_and_back(struct Run *r, enum Dtype d, const float *x, float *b
     dequantize(r, NUMEL, F32, runs, to);
     run_finish(r);
     memcpy(back, run_result(r, "back"), NUMEL * sizeof *back);
-}
-
-static float stored(enum Dtype d, float x) {
-    uint32_t place;
-    dtype_store(&place, d, 0, x);
-    return dtype_load(&place, d, 0);
 }
 
 static void bounds_body(struct Run *r, enum Dtype d, const void *shape) {

@@ -221,10 +221,7 @@ static double layer_loss(void *context) {
     a.bias = l->rms ? NULL : l->bias;
     l->oracle->kernels->norm_forward(l->oracle->queue[QUEUE_COMPUTE], &a);
     device_sync_queue(l->oracle, QUEUE_COMPUTE);
-    double loss = 0;
-    for (size_t i = 0; i < FR * FC; i++)
-        loss += (double)l->y[i] * l->dy[i];
-    return loss;
+    return rig_dot(l->y, l->dy, FR * FC);
 }
 
 static void check_slopes(struct Layer *l) {

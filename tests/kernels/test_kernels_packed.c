@@ -10,10 +10,6 @@
 
 #include <stdlib.h>
 
-static struct Stream *compute(const struct Run *r) {
-    return r->device->queue[QUEUE_COMPUTE];
-}
-
 // ---- targets that do not count ----
 
 struct Masked {

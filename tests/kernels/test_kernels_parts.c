@@ -10,10 +10,6 @@
 static const char *const logits_of[MAX_PARTS] = {"logits 0", "logits 1", "logits 2", "logits 3"};
 static const char *const loss_of[MAX_PARTS] = {"loss 0", "loss 1", "loss 2", "loss 3"};
 
-static struct Stream *compute(const struct Run *r) {
-    return r->device->queue[QUEUE_COMPUTE];
-}
-
 struct Shape {
     struct Split split;
     size_t rows, every; // row i counts where i % every is 0
@@ -123,13 +119,6 @@ static void whole_body(struct Run *r, enum Dtype d, const void *shape) {
 TEST(parts_are_the_oracles) {
     for (size_t i = 0; i < NSHAPES; i++)
         rig_check(*state, parts_body, &shapes[i], true);
-}
-
-static float stored(enum Dtype d, float x) {
-    uint32_t bits = dtype_bits(d, x);
-    return d == F32    ? f32_from_bits(bits)
-           : d == BF16 ? f32_from_bf16((uint16_t)bits)
-                       : f32_from_f16((uint16_t)bits);
 }
 
 // Of one part and one row, by the formula.

@@ -11,10 +11,6 @@ static const char *const out_of[MAX_PARTS] = {"out 0", "out 1", "out 2", "out 3"
 static const char *const dwte_of[MAX_PARTS] = {"dwte 0", "dwte 1", "dwte 2", "dwte 3"};
 static const char *const dwpe_of[MAX_PARTS] = {"dwpe 0", "dwpe 1", "dwpe 2", "dwpe 3"};
 
-static struct Stream *compute(const struct Run *r) {
-    return r->device->queue[QUEUE_COMPUTE];
-}
-
 struct Embed {
     struct Split split;
     size_t b, t, c;

@@ -6,10 +6,6 @@
 
 #include <stdlib.h>
 
-static struct Stream *compute(const struct Run *r) {
-    return r->device->queue[QUEUE_COMPUTE];
-}
-
 struct Shape {
     int bits;
     size_t n, parts, columns, ranks;
@@ -97,12 +93,6 @@ static void there_and_back(struct Run *r, enum Dtype d, int bits, const float *v
     r->device->kernels->dequantize(compute(r), &from);
     run_finish(r);
     memcpy(back, run_result(r, "back"), NUMEL * sizeof *back);
-}
-
-static float stored(enum Dtype d, float x) {
-    uint32_t place;
-    dtype_store(&place, d, 0, x);
-    return dtype_load(&place, d, 0);
 }
 
 // Half a scale, and the roundings of the scale and of the product.

@@ -19,10 +19,6 @@ static size_t qkv_size(const struct Shape *s) {
     return s->b * s->t * (s->nh + 2 * s->nkv) * s->hs;
 }
 
-static struct Stream *compute(const struct Run *r) {
-    return r->device->queue[QUEUE_COMPUTE];
-}
-
 // cos and sin of t / 10000^(2 i / HS), for T rows of HS / 2 pairs.
 static const float *angles(struct Run *r, size_t t, size_t hs) {
     float *table = base_alloc(t * hs * sizeof *table);
@@ -269,10 +265,7 @@ static double layer_loss(void *context) {
     a.k_norm = l->normed ? l->k_norm : NULL;
     l->oracle->kernels->rotate_forward(l->oracle->queue[QUEUE_COMPUTE], &a);
     device_sync_queue(l->oracle, QUEUE_COMPUTE);
-    double loss = 0;
-    for (size_t i = 0; i < FSIZE; i++)
-        loss += (double)l->y[i] * l->dy[i];
-    return loss;
+    return rig_dot(l->y, l->dy, FSIZE);
 }
 
 static void check_slopes(struct Layer *l) {

@@ -138,10 +138,7 @@ static double layer_loss(void *context) {
     a.lse = l->lse;
     l->oracle->kernels->attention_forward(l->oracle->queue[QUEUE_COMPUTE], &a);
     device_sync_queue(l->oracle, QUEUE_COMPUTE);
-    double loss = 0;
-    for (size_t i = 0; i < out_size(c); i++)
-        loss += (double)l->out[i] * (double)c->dout[i];
-    return loss;
+    return rig_dot(l->out, c->dout, out_size(c));
 }
 
 TEST(test_finite_differences) {

@@ -132,10 +132,7 @@ static double layer_loss(void *context) {
     struct SwigluForward a = {FR, FN, F32, l->x, l->y};
     l->oracle->kernels->swiglu_forward(l->oracle->queue[QUEUE_COMPUTE], &a);
     device_sync_queue(l->oracle, QUEUE_COMPUTE);
-    double loss = 0;
-    for (size_t i = 0; i < FR * FN; i++)
-        loss += (double)l->y[i] * l->dy[i];
-    return loss;
+    return rig_dot(l->y, l->dy, FR * FN);
 }
 
 TEST(test_finite_differences) {

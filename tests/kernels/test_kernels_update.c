@@ -5,10 +5,6 @@
 
 #include <stdlib.h>
 
-static struct Stream *compute(const struct Run *r) {
-    return r->device->queue[QUEUE_COMPUTE];
-}
-
 struct SumShape {
     size_t n;
     bool square, accumulate;

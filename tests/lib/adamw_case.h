@@ -126,10 +126,6 @@ static inline struct AdamW operands(struct Run *r, enum Dtype d, const struct Ca
     return a;
 }
 
-static inline struct Stream *compute(const struct Run *r) {
-    return r->device->queue[QUEUE_COMPUTE];
-}
-
 static inline void adamw_body(struct Run *r, enum Dtype d, const void *c) {
     struct AdamW a = operands(r, d, c);
     r->device->kernels->adamw(compute(r), &a);

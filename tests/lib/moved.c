@@ -23,9 +23,6 @@ struct Case {
 static const struct Kernels *kernels(const struct Case *c) {
     return c->run.device->kernels;
 }
-static struct Stream *compute(const struct Case *c) {
-    return c->run.device->queue[QUEUE_COMPUTE];
-}
 static void *in(struct Case *c, enum Dtype d, size_t n) {
     return input_random(&c->run, d, n, 0.5f, 1);
 }
@@ -101,7 +98,7 @@ static void norm_forward(struct Case *c, size_t rows, size_t channels, bool sum)
     count(c, "%zu x %zu%s", rows, channels, sum ? ", sum" : "");
     sim_count_small(a.weight, channels * 2);
     sim_count_small(a.bias, channels * 2);
-    kernels(c)->norm_forward(compute(c), &a);
+    kernels(c)->norm_forward(compute(&c->run), &a);
     counted(c, "norm_forward_kernel", cost_norm_forward(&a).bytes);
 }
 
@@ -118,7 +115,7 @@ static void norm_backward(struct Case *c, size_t rows, size_t channels) {
     a.work = scratch(&c->run, kernels(c)->norm_backward_work(c->run.device, &a));
     count(c, "%zu x %zu", rows, channels);
     sim_count_small(a.weight, channels * 2);
-    kernels(c)->norm_backward(compute(c), &a);
+    kernels(c)->norm_backward(compute(&c->run), &a);
     double sums = (double)a.work.bytes / NORM_BLOCKS * 8; // PTX_TURNING_BLOCKS of the simulator
     counted(c, "norm_backward_rows_kernel", cost_norm_backward(&a).bytes + sums);
 }
@@ -128,7 +125,7 @@ static void gelu(struct Case *c) {
     a.x = in(c, BF16, a.n);
     a.y = in(c, BF16, a.n);
     count(c, "%zu", a.n);
-    kernels(c)->gelu_forward(compute(c), &a);
+    kernels(c)->gelu_forward(compute(&c->run), &a);
     counted(c, "gelu_forward_kernel", cost_gelu_forward(&a).bytes);
 }
 
@@ -138,7 +135,7 @@ static void dropout(struct Case *c) {
     a.x = in(c, BF16, a.rows * a.cols);
     a.y = in(c, BF16, a.rows * a.cols);
     count(c, "%zu x %zu", a.rows, a.cols);
-    kernels(c)->dropout(compute(c), &a);
+    kernels(c)->dropout(compute(&c->run), &a);
     counted(c, "dropout_kernel", cost_dropout(&a).bytes);
 }
 
@@ -146,12 +143,12 @@ static void swiglu(struct Case *c) {
     enum { ROWS = 64, N = 4096 };
     struct SwigluForward f = {ROWS, N, BF16, in(c, BF16, ROWS * 2 * N), in(c, BF16, ROWS * N)};
     count(c, "%d x %d", ROWS, N);
-    kernels(c)->swiglu_forward(compute(c), &f);
+    kernels(c)->swiglu_forward(compute(&c->run), &f);
     counted(c, "swiglu_forward_kernel", cost_swiglu_forward(&f).bytes);
     struct SwigluBackward b = {ROWS, N, BF16, in(c, BF16, ROWS * 2 * N), in(c, BF16, ROWS * N), 0};
     b.dx = in(c, BF16, ROWS * 2 * N);
     count(c, "%d x %d", ROWS, N);
-    kernels(c)->swiglu_backward(compute(c), &b);
+    kernels(c)->swiglu_backward(compute(&c->run), &b);
     counted(c, "swiglu_backward_kernel", cost_swiglu_backward(&b).bytes);
 }
 
@@ -160,7 +157,7 @@ static void sum(struct Case *c) {
     a.x = in(c, BF16, a.n);
     a.out = zeros(c, sizeof *a.out);
     count(c, "%zu", a.n);
-    kernels(c)->sum(compute(c), &a);
+    kernels(c)->sum(compute(&c->run), &a);
     counted(c, "sum_chunks_kernel", cost_sum(&a).bytes);
 }
 
@@ -169,7 +166,7 @@ static void step_clip(struct Case *c) {
     a.squares = zeros(c, a.ranks * a.stride * sizeof *a.squares);
     a.state = zeros(c, sizeof *a.state);
     count(c, "%zu x %zu", a.ranks, a.n);
-    kernels(c)->step_clip(compute(c), &a);
+    kernels(c)->step_clip(compute(&c->run), &a);
     counted(c, NULL, 0);
 }
 
@@ -191,7 +188,7 @@ static void adamw(struct Case *c, enum MasterFormat format, enum Dtype moments) 
     a.state = input_bytes(&c->run, sizeof state, &state);
     count(c, "%zu, %s, moments %s", a.n, master_name(format), dtype_name(moments));
     sim_count_small(a.state, sizeof state);
-    kernels(c)->adamw(compute(c), &a);
+    kernels(c)->adamw(compute(&c->run), &a);
     counted(c, "adamw_kernel", cost_adamw(&a).bytes);
 }
 
@@ -200,11 +197,11 @@ static void cast(struct Case *c) {
     a.src = in(c, F32, a.n);
     a.dst = in(c, BF16, a.n);
     count(c, "%zu, fp32 to bf16", a.n);
-    kernels(c)->cast(compute(c), &a);
+    kernels(c)->cast(compute(&c->run), &a);
     counted(c, "cast_kernel", cost_cast(&a).bytes);
     struct FillNormal f = {.n = 1 << 16, .dst = in(c, F32, 1 << 16), .std = 1};
     count(c, "%zu", f.n);
-    kernels(c)->fill_normal(compute(c), &f);
+    kernels(c)->fill_normal(compute(&c->run), &f);
     counted(c, "fill_normal_kernel", cost_fill_normal(&f).bytes);
 }
 
@@ -230,7 +227,7 @@ static void embed_forward(struct Case *c) {
     a.out = in(c, BF16, a.b * a.t * a.c);
     count(c, "%zu x %zu x %zu", a.b, a.t, a.c);
     sim_count_small(a.wpe, a.t * a.c * 2);
-    kernels(c)->embed_forward(compute(c), &a);
+    kernels(c)->embed_forward(compute(&c->run), &a);
     counted(c, "embed_forward_kernel", cost_embed_forward(&a).bytes);
 }
 
@@ -248,7 +245,7 @@ static void embed_backward(struct Case *c, bool documents) {
     a.dwpe = in(c, BF16, a.t * a.c);
     a.work = scratch(&c->run, kernels(c)->embed_backward_work(c->run.device, &a));
     count(c, "%zu x %zu x %zu%s", a.b, a.t, a.c, documents ? ", documents" : "");
-    kernels(c)->embed_backward(compute(c), &a);
+    kernels(c)->embed_backward(compute(&c->run), &a);
     counted(c, documents ? NULL : "embed_backward", cost_embed_backward(&a).bytes);
 }
 
@@ -262,7 +259,7 @@ static void classifier(struct Case *c) {
     a.dloss = 1;
     a.backward = true;
     count(c, "%zu x %zu", a.rows, a.vp);
-    kernels(c)->classifier(compute(c), &a);
+    kernels(c)->classifier(compute(&c->run), &a);
     counted(c, "classifier_kernel", cost_classifier(&a).bytes);
 }
 
@@ -274,7 +271,7 @@ static void classifier_parts(struct Case *c, bool backward) {
     p.part = zeros(c, p.rows * sizeof *p.part);
     if (backward) {
         count(c, "%zu x %zu", p.rows, p.vp);
-        kernels(c)->classifier_part(compute(c), &p);
+        kernels(c)->classifier_part(compute(&c->run), &p);
         counted(c, "classifier_part_kernel", cost_classifier_part(&p).bytes);
     }
     struct ClassifierMerge m = {.rows = backward ? LOGIT_ROWS : 512, .v = v, .vp = vp};
@@ -287,7 +284,7 @@ static void classifier_parts(struct Case *c, bool backward) {
     m.dloss = 1;
     m.backward = backward;
     count(c, "%zu x %zu, %d parts", m.rows, m.vp, PARTS);
-    kernels(c)->classifier_merge(compute(c), &m);
+    kernels(c)->classifier_merge(compute(&c->run), &m);
     counted(c, backward ? "classifier_gradients_kernel" : "classifier_losses_kernel",
             cost_classifier_merge(&m).bytes);
 }
@@ -301,14 +298,14 @@ static void ranks(struct Case *c) {
         src[i] = in(c, BF16, n);
     struct RankSum s = {.n = n, .ranks = 4, .dtype = BF16, .src = src, .dst = in(c, BF16, n)};
     count(c, "%zu of 4", n);
-    kernels(c)->rank_sum(compute(c), &s);
+    kernels(c)->rank_sum(compute(&c->run), &s);
     counted(c, "rank_sum_kernel", cost_rank_sum(&s).bytes);
     for (int i = 0; i < 4; i++)
         src[i] = in(c, BF16, n);
     struct RankGather g = {.bytes = 2 * n, .ranks = 4, .skip = 4, .src = src};
     g.dst = in(c, BF16, 4 * n);
     count(c, "%zu bytes of 4", g.bytes);
-    kernels(c)->rank_gather(compute(c), &g);
+    kernels(c)->rank_gather(compute(&c->run), &g);
     counted(c, "rank_gather_kernel", cost_rank_gather(&g).bytes);
 }
 
@@ -318,14 +315,14 @@ static void quantize(struct Case *c, int bits, enum Dtype d) {
     q.x = in(c, d, n * parts);
     q.to = zeros(c, parts * quantized_bytes(bits, n));
     count(c, "%zu x %zu, %s to %d bits", parts, n, dtype_name(d), bits);
-    kernels(c)->quantize(compute(c), &q);
+    kernels(c)->quantize(compute(&c->run), &q);
     counted(c, "quantize_kernel", cost_quantize(&q).bytes);
     struct Dequantize o = {.n = n, .parts = 1, .ranks = parts, .bits = bits, .dtype = d};
     o.from = zeros(c, parts * quantized_bytes(bits, n));
     o.x = in(c, d, n);
     o.accumulate = true;
     count(c, "%zu x %zu, %d bits to %s", parts, n, bits, dtype_name(d));
-    kernels(c)->dequantize(compute(c), &o);
+    kernels(c)->dequantize(compute(&c->run), &o);
     counted(c, "dequantize_kernel", cost_dequantize(&o).bytes);
     struct Requantize r = {.n = n, .parts = 1, .ranks = parts, .bits = bits};
     r.from = zeros(c, parts * quantized_bytes(bits, n));
@@ -333,7 +330,7 @@ static void quantize(struct Case *c, int bits, enum Dtype d) {
     if (d != BF16)
         return;
     count(c, "%zu x %zu, %d bits", parts, n, bits);
-    kernels(c)->requantize(compute(c), &r);
+    kernels(c)->requantize(compute(&c->run), &r);
     counted(c, "requantize_kernel", cost_requantize(&r).bytes);
 }
 
@@ -342,12 +339,12 @@ static void nf4(struct Case *c, enum Dtype d) {
     q.x = in(c, d, q.n);
     q.to = zeros(c, nf4_bytes(q.n));
     count(c, "%zu, %s", q.n, dtype_name(d));
-    kernels(c)->nf4_quantize(compute(c), &q);
+    kernels(c)->nf4_quantize(compute(&c->run), &q);
     counted(c, "nf4_quantize_kernel", cost_nf4_quantize(&q).bytes);
     struct Nf4Dequantize o = {.n = q.n, .dtype = d, .x = in(c, d, q.n)};
     o.from = zeros(c, nf4_bytes(o.n));
     count(c, "%zu, %s", o.n, dtype_name(d));
-    kernels(c)->nf4_dequantize(compute(c), &o);
+    kernels(c)->nf4_dequantize(compute(&c->run), &o);
     counted(c, "nf4_dequantize_kernel", cost_nf4_dequantize(&o).bytes);
 }
 
@@ -366,7 +363,7 @@ static void rotate(struct Case *c) {
     sim_count_small(f.table, f.t * f.hs * 4);
     sim_count_small(f.q_norm, f.hs * 2);
     sim_count_small(f.k_norm, f.hs * 2);
-    kernels(c)->rotate_forward(compute(c), &f);
+    kernels(c)->rotate_forward(compute(&c->run), &f);
     counted(c, "rotate_forward_kernel", cost_rotate_forward(&f).bytes);
     struct RotateBackward b = {.b = f.b, .t = f.t, .nh = f.nh, .nkv = f.nkv, .hs = f.hs};
     b.dtype = b.grad_dtype = BF16;
@@ -383,7 +380,7 @@ static void rotate(struct Case *c) {
     sim_count_small(b.table, f.t * f.hs * 4);
     sim_count_small(b.q_norm, f.hs * 2);
     sim_count_small(b.k_norm, f.hs * 2);
-    kernels(c)->rotate_backward(compute(c), &b);
+    kernels(c)->rotate_backward(compute(&c->run), &b);
     counted(c, "rotate_backward_kernel", cost_rotate_backward(&b).bytes + (double)b.work.bytes);
 }
 
@@ -394,7 +391,7 @@ static void attention(struct Case *c, enum Dtype d, size_t t, size_t hs) {
     f.out = in(c, d, n);
     f.lse = in(c, F32, 2 * t);
     count(c, "1 x %zu, 2 x %zu %s", t, hs, dtype_name(d));
-    kernels(c)->attention_forward(compute(c), &f);
+    kernels(c)->attention_forward(compute(&c->run), &f);
     counted(c, d == F32 ? "attention_forward_plain_kernel" : "attention_forward_mma_kernel",
             cost_attention_forward(&f).bytes);
     struct AttentionBackward b = {.b = 1, .t = t, .nh = 2, .nkv = 2, .hs = hs, .dtype = d};
@@ -405,7 +402,7 @@ static void attention(struct Case *c, enum Dtype d, size_t t, size_t hs) {
     b.dqkv = in(c, d, 3 * n);
     b.work = scratch(&c->run, kernels(c)->attention_backward_work(c->run.device, &b));
     count(c, "1 x %zu, 2 x %zu %s", t, hs, dtype_name(d));
-    kernels(c)->attention_backward(compute(c), &b);
+    kernels(c)->attention_backward(compute(&c->run), &b);
     counted(c, "attention_backward", cost_attention_backward(&b).bytes);
 }
 
@@ -419,7 +416,7 @@ static void attention_cached(struct Case *c) {
     a.cache = in(c, BF16, 2 * a.nkv * a.capacity * a.hs);
     a.out = in(c, BF16, a.nh * a.hs);
     count(c, "1 of %zu, %zu of %zu x %zu", a.capacity, a.nh, a.nkv, a.hs);
-    kernels(c)->attention_cached(compute(c), &a);
+    kernels(c)->attention_cached(compute(&c->run), &a);
     counted(c, "attention_cached_kernel", cost_attention_cached(&a).bytes);
 }
 
@@ -439,7 +436,7 @@ static void matmul(struct Case *c, const char *refused, size_t k, bool transpose
     a.work = scratch(&c->run, kernels(c)->matmul_work(c->run.device, &a));
     sim_blas_refuse((struct BlasRefusal){.form = refused});
     count(c, "%zu x %zu x %zu, %s", a.m, a.n, a.k, k ? "dgelu" : "dbias");
-    (k && !refused ? cuda_gelu_slope : kernels(c)->matmul)(compute(c), &a);
+    (k && !refused ? cuda_gelu_slope : kernels(c)->matmul)(compute(&c->run), &a);
     counted(c, NULL, 0);
     sim_blas_refuse((struct BlasRefusal){0});
 }

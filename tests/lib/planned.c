@@ -70,3 +70,27 @@ struct Forecast planned_is_measured(const struct RankSettings *s, const char *wh
         compare_rank(&(struct Place){s, what, r}, &run.measured[r]);
     return f;
 }
+
+struct Forecast planned_by_formula(const struct RankSettings *s, const struct Elements *n,
+                                   const char *what) {
+    struct Forecast f = planned_is_measured(s, what);
+    uint64_t ranks = (uint64_t)s->ranks, others = ranks - 1, weight = dtype_size(s->model.dtype);
+    uint64_t reports = (16 + 8 * n->groups + 63) / 64 * 64, grad = dtype_size(s->grad_dtype);
+    uint64_t gradient = others * n->trained / ranks * grad;
+    uint64_t gathers = s->stage == 3 ? n->gathered * s->nmicro : s->stage > 0 ? n->trained : 0;
+    const size_t *kept = f.is.tier[TIER_DEVICE].most;
+    uint64_t part = s->stage > 0 ? ranks : 1;
+    uint64_t want[NCOLLECTIVE] = {
+        [COMM_ALL_REDUCE] = s->stage == 0 ? 2 * gradient : 0,
+        [COMM_REDUCE_SCATTER] = s->stage == 0 ? 0 : gradient * (s->stage > 1 ? s->nmicro : 1),
+        [COMM_ALL_GATHER] = others * (reports + gathers / ranks * weight)};
+    for (int c = 0; c < NCOLLECTIVE; c++)
+        if (f.is.traffic.bytes[c] != want[c])
+            fail_msg("%s, %s: %s sends %llu bytes, by formula %llu", what, settings_text(s),
+                     collective_name((enum Collective)c), (unsigned long long)f.is.traffic.bytes[c],
+                     (unsigned long long)want[c]);
+    assert_int_equal(kept[TAG_PARAM], n->all * weight / (s->stage > 2 ? ranks : 1));
+    assert_int_equal(kept[TAG_GRAD], n->trained * grad / (s->stage > 1 ? ranks : 1));
+    assert_int_equal(kept[TAG_OPTIMIZER], n->trained * (s->model.dtype == F32 ? 8 : 12) / part);
+    return f;
+}

@@ -56,6 +56,11 @@ struct Run {
 void run_init(struct Run *r, struct Device *device, bool skew);
 void run_close(struct Run *r);
 
+// The queue of its kernels.
+static inline struct Stream *compute(const struct Run *r) {
+    return r->device->queue[QUEUE_COMPUTE];
+}
+
 // Operands, on the device. Random values (of that mean and standard deviation; 0 and 1 for outputs)
 // depend on how many operands were taken before, not on the table.
 void *input_random(struct Run *r, enum Dtype d, size_t n, float mean, float std);
@@ -115,5 +120,20 @@ struct RigSlopes {
 // Fails the test where a gradient of n elements is not f's slope in x.
 void rig_expect_slopes(const struct RigSlopes *s, const char *name, float *x, const float *gradient,
                        size_t n);
+
+// x as it is kept in a format.
+static inline float stored(enum Dtype d, float x) {
+    uint32_t place;
+    dtype_store(&place, d, 0, x);
+    return dtype_load(&place, d, 0);
+}
+
+// A loss of x whose gradient is dx.
+static inline double rig_dot(const float *x, const float *dx, size_t n) {
+    double loss = 0;
+    for (size_t i = 0; i < n; i++)
+        loss += (double)x[i] * (double)dx[i];
+    return loss;
+}
 
 #endif

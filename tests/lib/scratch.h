@@ -5,6 +5,7 @@
 #include "data/file.h"
 #include "tests/lib/refused.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,6 +58,16 @@ static inline char *scratch_read(const char *folder, const char *name, size_t *b
         fail_msg("%s", e.text);
     free(path);
     return text;
+}
+
+// Flips a bit of a file.
+static inline void scratch_flip(const char *path, uint64_t bit) {
+    uint8_t byte;
+    int fd = open(path, O_RDWR);
+    assert_int_equal(pread(fd, &byte, 1, (off_t)(bit / 8)), 1);
+    byte ^= (uint8_t)(1 << bit % 8);
+    assert_int_equal(pwrite(fd, &byte, 1, (off_t)(bit / 8)), 1);
+    close(fd);
 }
 
 static inline size_t scratch_count_files(const char *folder) {

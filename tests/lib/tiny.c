@@ -16,6 +16,12 @@
 #define THREAD_SANITIZER 0
 #endif
 
+bool tiny_has_disk(void) {
+    struct NvmeSettings disk = {.folder = disk_folder};
+    struct Error e;
+    return nvme_preflight(&disk, 0, &e) == 0;
+}
+
 bool tests_under_thread_sanitizer(void) {
     return THREAD_SANITIZER;
 }

@@ -54,6 +54,9 @@ bool tiny_is_first(const struct Rank *r); // of this process
 // The weights' hash after `steps` steps of a fresh rank, which is closed again.
 uint64_t tiny_run(const struct RankSettings *s, uint64_t seed, int steps);
 
+// Whether NVMe tiers can lie in disk_folder (test.h).
+bool tiny_has_disk(void);
+
 // True in a build with -fsanitize=thread, where a race on purpose would end the test.
 bool tests_under_thread_sanitizer(void);
 

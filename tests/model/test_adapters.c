@@ -5,52 +5,14 @@
 // --init-adapter does; the base stays as it was. What is merged is PEFT's, and in fp64 the formula;
 // what is written is read again, bit by bit. With --lora-dropout there is no other program to
 // compare with: gradients are held against the slopes of the loss.
-#include "tests/lib/scratch.h"
-#include "zero/state.h"
-#include "data/hf/pieces.h"
-#include "data/json.h"
 #include "data/peft/adapter.h"
 #include "data/peft/kind.h"
-#include "tests/lib/hf_rank.h"
-#include "tests/lib/test.h"
-#include "zero/settings/schedule.h"
+#include "tests/lib/hf_case.h"
+#include "tests/lib/scratch.h"
 #include "zero/weights/weights.h"
-
-#include <errno.h>
-#include <math.h>
-
-enum { B = 2, T = 17, STEPS = 3 };
 
 static const char *const folders[] = {"gpt2", "llama", "mistral", "qwen2", "qwen3"};
 enum { NFOLDER = sizeof folders / sizeof folders[0] };
-static const char *const tables[] = {"oracle", "base", "avx2", "avx512", "avx512bf16", "amx"};
-enum { NTABLE = sizeof tables / sizeof tables[0] };
-
-// A model, its adapter, their reference, and a rank that has them.
-struct Case {
-    const char *folder, *kernels;
-    enum DeviceKind device;
-    enum Dtype dtype;
-    enum Recompute recompute;
-    int threads;
-    size_t nmicro; // micro-batches that the B sequences are cut into; 0: one
-    double dropout;
-    char *base, *dir, *flags; // the two folders; the base as a JSON object of flags
-    struct HfModel model;
-    struct Safetensors file, reference; // PEFT's adapter
-    cJSON *facts;                       // reference.json
-    struct Rank rank;
-};
-
-#define CHECKED(call)                                                                              \
-    do {                                                                                           \
-        if (call)                                                                                  \
-            fail_msg("%s", e.text);                                                                \
-    } while (0)
-
-static size_t micros(const struct Case *c) {
-    return c->nmicro ? c->nmicro : 1;
-}
 
 static bool is_gpt2(const struct Case *c) {
     return strcmp(c->folder, "gpt2") == 0;
@@ -59,30 +21,20 @@ static bool is_gpt2(const struct Case *c) {
 static void open_files(struct Case *c) {
     struct Error e = {0};
     char *root = base_format("tests/fixtures/peft/%s", c->folder);
-    char *weights = base_format("%s/reference.safetensors", root);
-    size_t n;
     c->base = base_format("tests/fixtures/hf/%s", c->folder);
     c->dir = base_format("%s/adapter", root);
     char *adapter = base_format("%s/adapter_model.safetensors", c->dir);
     CHECKED(hf_model_flags(c->base, &c->flags, &e));
     CHECKED(hf_model_open(&c->model, c->base, &e));
     CHECKED(safetensors_open(adapter, &c->file, &e));
-    CHECKED(safetensors_open(weights, &c->reference, &e));
-    char *text = scratch_read(root, "reference.json", &n);
-    c->facts = cJSON_ParseWithLength(text, n);
-    assert_non_null(c->facts);
-    free(text);
+    open_reference(c, root);
     free(adapter);
-    free(weights);
     free(root);
 }
 
 static void close_case(struct Case *c) {
-    rank_close(&c->rank);
-    hf_model_close(&c->model);
+    close_rank(c);
     safetensors_close(&c->file);
-    safetensors_close(&c->reference);
-    cJSON_Delete(c->facts);
     free(c->base);
     free(c->dir);
     free(c->flags);
@@ -101,105 +53,20 @@ static void read_adapter(struct Case *c, const char *dir) {
 static bool open_case(struct Case *c) {
     struct Error e = {0};
     struct PeftConfig config;
-    struct RankSettings s = {.recompute = c->recompute,
-                             .batch = B / micros(c),
-                             .nmicro = micros(c),
-                             .threads = c->threads,
-                             .device = c->device,
-                             .kernels = c->device == DEVICE_CPU ? c->kernels : NULL,
-                             .device_bytes = SIZE_MAX,
-                             .ranks = 1};
+    struct ModelConfig model;
     open_files(c);
-    CHECKED(hf_rank_config(c->base, T, c->dtype, &s.model, &e));
+    CHECKED(hf_rank_config(c->base, T, c->dtype, &model, &e));
     CHECKED(peft_config_read(&config, c->dir, is_gpt2(c), &e));
-    s.model.lora = (struct Lora){.rank = config.rank,
-                                 .alpha = config.alpha,
-                                 .dropout = c->dropout,
-                                 .targets = config.targets};
-    int err = hf_rank_open(&c->rank, &s, &c->model, &e);
-    if (err == -ENOTSUP) {
-        print_message("not tested on this CPU: %s\n", e.text);
+    model.lora = (struct Lora){.rank = config.rank,
+                               .alpha = config.alpha,
+                               .dropout = c->dropout,
+                               .targets = config.targets};
+    if (!open_rank(c, &model)) {
         close_case(c);
         return false;
     }
-    CHECKED(err);
     read_adapter(c, c->dir);
     return true;
-}
-
-static void fill_feed(struct Case *c, size_t micro) {
-    struct Rank *r = &c->rank;
-    const char *const names[] = {"tokens", "targets"};
-    int32_t *host = feed_host(&r->feed);
-    int batch = (int)(B / micros(c));
-    for (int i = 0; i < 2; i++) {
-        const cJSON *rows = cJSON_GetObjectItemCaseSensitive(c->facts, names[i]), *id;
-        int32_t *at = host + (size_t)i * r->feed.tokens;
-        for (int row = 0; row < batch; row++)
-            cJSON_ArrayForEach(id, cJSON_GetArrayItem(rows, (int)micro * batch + row)) *at++ =
-                id->valueint;
-    }
-}
-
-// first_row: of the batch in the training data. With lr 0 a step changes no weight.
-static struct StepResult run_step(struct Case *c, double lr, uint64_t first_row) {
-    struct LrSchedule schedule = {.kind = SCHEDULE_CONSTANT, .lr = lr, .steps = STEPS + 1};
-    static const struct AdamSettings adam = {0.9, 0.95, 1e-8, 0.1, 0};
-    struct Zero *z = &c->rank.zero;
-    struct StepState settings = schedule_step(&schedule, &adam, z->step, z->updates);
-    zero_step_begin(z, &settings);
-    for (size_t micro = 0; micro < micros(c); micro++) {
-        fill_feed(c, micro);
-        hf_rank_send(&c->rank);
-        c->rank.acts.dloss = 1.0f / (B * T);
-        c->rank.acts.first_row = first_row + micro * B / micros(c) * T;
-        zero_step_pass(z, &z->pass[2 * micro], &c->rank.acts);
-        zero_step_pass(z, &z->pass[2 * micro + 1], &c->rank.acts);
-        feed_done(&c->rank.feed);
-    }
-    zero_step_end(z, false);
-    return zero_step_wait(z);
-}
-
-// A tensor of a file; free() it.
-static float *tensor_of(const struct Safetensors *f, const char *prefix, const char *name,
-                        size_t *count) {
-    struct Error e = {0};
-    char *full = base_format("%s%s", prefix, name);
-    const struct Tensor *t = safetensors_find(f, full);
-    if (!t)
-        fail_msg("%s has no %s", f->path, full);
-    *count = (size_t)t->count;
-    float *x = base_alloc(*count * sizeof *x);
-    CHECKED(safetensors_read(f, t, 0, *count, x, &e));
-    free(full);
-    return x;
-}
-
-// In fp32 each element lies within `tolerance` of the tensor's largest; in bf16 the whole is a
-// vector near the reference. Elements that are NaN are not decided.
-static void expect(const struct Case *c, const char *prefix, const char *name, const float *got,
-                   size_t n, double tolerance) {
-    double difference = 0, size = 0, most = 0, worst = 0;
-    size_t count;
-    float *want = tensor_of(&c->reference, prefix, name, &count);
-    assert_int_equal(count, n);
-    for (size_t i = 0; i < n; i++) {
-        double w = (double)want[i], d = fabs((double)got[i] - w);
-        if (isnan(w))
-            continue;
-        difference += d * d;
-        size += w * w;
-        most = fmax(most, fabs(w));
-        worst = d <= worst ? worst : d; // NaN is the worst
-    }
-    free(want);
-    bool near =
-        c->dtype == F32 ? worst <= tolerance * most : sqrt(difference) <= tolerance * sqrt(size);
-    if (!near || most == 0)
-        fail_msg("%s %s %s: %s%s is off by %.3g of %.3g, the whole by %.3g of its norm", c->folder,
-                 c->kernels, dtype_name(c->dtype), prefix, name, worst, most,
-                 sqrt(difference / size));
 }
 
 // ---- the matrices of an adapter ----
@@ -236,7 +103,7 @@ static void expect_matrices(struct Case *c, const char *prefix, enum What what, 
     size_t seen = 0;
     for (int g = 0, i = -1; (p = next_matrix(c, &g, &i, &name)); seen++) {
         float *got = fetch(c, g, p, what);
-        expect(c, prefix, name, got, p->real, tolerance);
+        expect_tensor(c, prefix, name, got, p->real, tolerance);
         free(got);
         free(name);
     }
@@ -262,22 +129,6 @@ static void expect_file(struct Case *c, const struct Safetensors *file) {
 
 // ---- against PEFT ----
 
-static void expect_logits(struct Case *c, double tolerance) {
-    size_t rows;
-    fill_feed(c, 0);
-    float *got = hf_rank_logits(&c->rank, &rows);
-    assert_int_equal(rows, B * T);
-    expect(c, "logits", "", got, rows * c->rank.model.config.vocab, tolerance);
-    free(got);
-}
-
-static void expect_loss(const struct Case *c, int step, const struct StepResult *r) {
-    const cJSON *losses = cJSON_GetObjectItemCaseSensitive(c->facts, "losses");
-    double loss = r->loss_sum / (B * T), want = cJSON_GetArrayItem(losses, step)->valuedouble;
-    if (!(fabs(loss - want) <= (c->dtype == F32 ? 1e-5 : 5e-3) * want))
-        fail_msg("%s %s: loss %d is %.9g, PEFT says %.9g", c->folder, c->kernels, step, loss, want);
-}
-
 static void check(struct Case c, double tolerance, double after) {
     if (!open_case(&c))
         return;
@@ -300,21 +151,14 @@ static void check(struct Case c, double tolerance, double after) {
     close_case(&c);
 }
 
+static const struct Models models = {folders, NFOLDER, 0.04, check};
+
 TEST(test_fp32) {
-    for (int i = 0; i < NFOLDER * NTABLE; i++)
-        check((struct Case){.folder = folders[i / NTABLE],
-                            .kernels = tables[i % NTABLE],
-                            .threads = 1 + i % 2},
-              1e-5, 1e-5);
+    check_fp32(&models);
 }
 
 TEST(test_recompute) {
-    for (int i = 0; i < NFOLDER; i++)
-        for (enum Recompute level = 1; level < NRECOMPUTE; level++)
-            check(
-                (struct Case){
-                    .folder = folders[i], .kernels = "base", .recompute = level, .threads = 1},
-                1e-5, 1e-5);
+    check_recompute(&models);
 }
 
 // The second adds to the gradients of the first.
@@ -325,23 +169,11 @@ TEST(test_micro_batches) {
 }
 
 TEST(test_bf16) {
-    for (int i = 0; i < NFOLDER * NTABLE; i++)
-        check((struct Case){.folder = folders[i / NTABLE],
-                            .kernels = tables[i % NTABLE],
-                            .dtype = BF16,
-                            .threads = 1},
-              0.04, 0);
+    check_bf16(&models);
 }
 
 TEST(test_gpu) {
-    for (int i = 0; i < NFOLDER && device_count_cuda() > 0; i++)
-        for (enum Dtype d = F32; d <= BF16; d++)
-            check((struct Case){.folder = folders[i],
-                                .kernels = "cuda",
-                                .device = DEVICE_CUDA,
-                                .dtype = d,
-                                .threads = 1},
-                  d == F32 ? 1e-5 : 0.04, d == F32 ? 1e-5 : 0);
+    check_gpu(&models);
 }
 
 // ---- merged ----

@@ -1,8 +1,7 @@
 #!/bin/bash
 # scripts/dev/run_tests.sh must not call a test passed that did not pass: programs that fail, crash,
 # hang, run nothing, contradict themselves or leave processes behind each count as a failure. Which
-# programs run side by side, and that the short list of tests has some of each room. Speaks TAP for
-# scripts/dev/run_tests.sh itself.
+# programs begin first, and which run alone. Speaks TAP for scripts/dev/run_tests.sh itself.
 set -u
 . "${BASH_SOURCE%/*}/../lib/tap.sh"
 folder=$(mktemp -d)
@@ -37,13 +36,6 @@ ENDING=py expect "a pass and a failure of a program in Python that needs numpy" 
     "1 passed, 1 failed" 1 'import numpy, sys' 'print("ok 1 - a\nnot ok 2 - b")' 'sys.exit(1)'
 ENDING=py expect "a program in Python that ends by an error" "1 passed, 1 failed" 1 \
     'print("ok 1 - a", flush=True)' 'raise ValueError'
-# A Python without numpy that stands first is passed over.
-mkdir "$folder/bin"
-printf '#!/bin/sh\nexit 1\n' >"$folder/bin/python3"
-chmod +x "$folder/bin/python3"
-PATH=$folder/bin:$PATH ENDING=py expect "a Python without numpy before one that has it" \
-    "1 passed, 0 failed" 0 'import numpy' 'print("ok 1 - a")'
-
 said=$(bash scripts/test.sh --fast 2>&1)
 [ $? = 1 ] && [ "$(tail -n 1 <<<"$said")" = "0 passed, 1 failed" ]
 result $? "scripts/test.sh refuses an argument that it does not know" "$said"
@@ -89,15 +81,6 @@ ended "told to end, the runner ends what runs"
 
 # ---- side by side ----
 
-# Each says when it runs, and waits for the other for at most 10 seconds.
-for name in a b; do
-    printf '%s\n' "touch $folder/runs.$name" 'for i in {1..100}; do' \
-        "[ -e $folder/runs.a ] && [ -e $folder/runs.b ] && break; sleep 0.1; done" \
-        '[ $i != 100 ] && echo "ok 1 - it met the other"' >"$folder/meet_$name.sh"
-done
-said=$(TEST_JOBS=2 bash scripts/dev/run_tests.sh "$folder" "$folder"/meet_{a,b}.sh)
-result $? "two run side by side" "$said"
-
 # The first takes longest; the alone one must see no other.
 printf '%s\n' "touch $folder/slow" 'sleep 0.6' "rm $folder/slow" 'echo "ok 1 - a"' \
     >"$folder/slow.sh"
@@ -108,39 +91,6 @@ said=$(TEST_JOBS=3 TESTS_FIRST="slow.sh early.sh" TESTS_ALONE=alone.sh \
 [ "$(sed -n 's|.*/\([a-z]*\).sh .*|\1|p' <<<"$said" | xargs)" = "slow early fast alone" ] &&
     [ "$(tail -n 1 <<<"$said")" = "4 passed, 0 failed" ]
 result $? "long ones first, in order; nothing runs beside those that are to be alone" "$said"
-
-# Two that sleep take nobody's place: the alone one meets both, which wait for it, and no third.
-for name in nap doze; do
-    printf '%s\n' "touch $folder/$name" \
-        "for i in {1..100}; do [ -e $folder/met ] && break; sleep 0.1; done" \
-        "rm $folder/$name" '[ $i != 100 ] && echo "ok 1 - a"' >"$folder/$name.sh"
-done
-printf '%s\n' "[ -e $folder/met ] && echo 'ok 1 - b'" >"$folder/later.sh"
-printf '%s\n' "until [ -e $folder/nap ] && [ -e $folder/doze ]; do sleep 0.1; done" \
-    "sleep 0.3; touch $folder/met" 'echo "ok 1 - c"' >"$folder/alone.sh"
-said=$(TEST_JOBS=2 TESTS_ALONE=alone.sh TESTS_ASLEEP="nap.sh doze.sh later.sh" TEST_SECONDS=15 \
-    bash scripts/dev/run_tests.sh "$folder" "$folder"/{alone,fast,nap,doze,later}.sh)
-[ "$(tail -n 1 <<<"$said")" = "5 passed, 0 failed" ]
-result $? "those that sleep run beside all others, two at a time" "$said"
-
-# ---- the short list ----
-
-# list GOAL MODE: what the Makefile lists.
-list() {
-    env -u MAKEFLAGS -u MAKEOVERRIDES -u TESTS \
-        make -s --no-print-directory MODE="$2" BUILD="$folder/build" "$1" 2>/dev/null
-}
-for mode in release cusim; do
-    short=$(list list-quick $mode)
-    whole=$(list list $mode)
-    rooms() { xargs -n 1 dirname | sort -u; }
-    [ -n "$short" ] && [ "$(rooms <<<"$short")" = "$(rooms <<<"$whole")" ]
-    result $? "MODE=$mode: the short list has tests of every room" "$short"
-done
-missing=$({ list list-long release && list list-long cusim; } | tr ' ' '\n' |
-    while read -r name; do find tests -name "$name" | grep -q . || echo "$name"; done)
-[ -z "$missing" ]
-result $? "all that it leaves out is there" "$missing"
 
 echo "1..$count"
 exit $failed

@@ -1,7 +1,7 @@
 #!/bin/bash
 # What people who start a script or make are told: with --help what is at a script's head; where
-# cmocka is missing, how to install it; and which file breaks the layout. Speaks TAP for
-# scripts/dev/run_tests.sh.
+# cmocka is missing, how to install it; and which file breaks the layout. No change of the source
+# leaves a mutant behind. Speaks TAP for scripts/dev/run_tests.sh.
 set -u
 . "${BASH_SOURCE%/*}/../lib/tap.sh"
 folder=$(mktemp -d)
@@ -49,6 +49,9 @@ echo '#include "zero/plan/predict.h"' >>"$folder/tree/zero/step.c"
 ! seen=$(scripts/dev/check_layout.sh "$folder/tree" 2>&1) &&
     grep -q '^zero/step.c:[0-9]*: must not include zero/plan/predict.h' <<<"$seen"
 result $? "and a core that includes the plan is named" "$seen"
+
+seen=$(scripts/dev/mutants.sh --check 2>&1)
+result $? "each row of tests/mutants.tsv has a text that occurs once, a test and a reason" "$seen"
 
 echo "1..$count"
 exit $failed

@@ -10,8 +10,6 @@
 
 enum { STEPS = 3, RANK = 4 };
 
-static bool disk;
-
 // A block of some runs, of which the last one or two have norms and biases; the ranks' shards end
 // before the group does.
 static struct RankSettings based(int family, enum Dtype dtype, enum BaseFormat base) {
@@ -142,10 +140,10 @@ TEST(one_hash) {
             expect_as(&want, s, ", offloaded, whole");
             s.nvme.folder = disk_folder;
             s.param_tier = s.opt_tier = TIER_NVME;
-            if (disk)
+            if (tiny_has_disk())
                 expect_as(&want, s, ", on the disk");
             s.stage = 3;
-            if (disk)
+            if (tiny_has_disk())
                 expect_as(&want, s, ", in shards on the disk");
         }
 }
@@ -224,16 +222,9 @@ TEST(plan_of_tiers_is_what_happens) {
             planned_is_measured(&s, format_name(f));
             s.nvme.folder = disk_folder;
             s.param_tier = TIER_NVME;
-            if (disk)
+            if (tiny_has_disk())
                 planned_is_measured(&s, format_name(f));
         }
 }
 
-static int open_disk(void **state) {
-    struct Error e;
-    disk_open(state);
-    disk = nvme_preflight(&(struct NvmeSettings){.folder = disk_folder}, 0, &e) == 0;
-    return 0;
-}
-
-AROUND_ALL(open_disk, disk_close);
+AROUND_ALL(disk_open, disk_close);

@@ -10,8 +10,6 @@
 
 enum { USUALLY = 60 };
 
-static bool disk;
-
 static uint64_t number_in(const char *variable, uint64_t otherwise) {
     const char *text = getenv(variable);
     return text && *text ? strtoull(text, NULL, 10) : otherwise;
@@ -40,9 +38,10 @@ TEST(plan_is_measured_of_random_combinations) {
     uint64_t n = number_in("COMBINATIONS", USUALLY), seed = number_in("SEED", 1), accepted = 0, i;
     int followed = 0;
     bool show = getenv("SHOW_COMBINATIONS");
+    const char *folder = tiny_has_disk() ? disk_folder : NULL;
     for (i = 0; accepted < n; i++) {
         struct Combination c;
-        combination_draw(&c, rng_bits(seed, i), disk ? disk_folder : NULL);
+        combination_draw(&c, rng_bits(seed, i), folder);
         int err = combination_read(&c);
         if (show)
             print_message("%llu %s\n  %s\n", (unsigned long long)i, combination_text(&c),
@@ -63,11 +62,4 @@ TEST(plan_is_measured_of_random_combinations) {
     assert_true(followed > 0);
 }
 
-static int open_disk(void **state) {
-    struct Error e;
-    disk_open(state);
-    disk = nvme_preflight(&(struct NvmeSettings){.folder = disk_folder}, 0, &e) == 0;
-    return 0;
-}
-
-AROUND_ALL(open_disk, disk_close);
+AROUND_ALL(disk_open, disk_close);

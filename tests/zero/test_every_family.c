@@ -16,46 +16,25 @@ enum { STEPS = 3 };
 
 // ---- what is sent ----
 
-// Bytes of a rank at stage 3: of a micro-batch's gathered weights.
-static uint64_t gathered(const struct RankSettings *s) {
-    uint64_t shards = 0;
+static uint64_t groups_of(const struct RankSettings *s) {
+    return s->model.layers + (s->model.untied ? 2 : 1);
+}
+
+static uint64_t report_bytes(const struct RankSettings *s) {
+    return (16 + 8 * groups_of(s) + 63) / 64 * 64; // loss, word, a norm of each group
+}
+
+static void check_plan(const struct RankSettings *s, const char *name) {
+    struct Elements n = {.groups = groups_of(s)};
     struct Params p;
     params_layout(&s->model, (size_t)s->ranks, 0, 1, &p);
     for (int g = 0; g < p.ngroup; g++) {
         bool once = s->model.untied && p.group[g].kind == GROUP_END;
-        shards += (once ? 1 : 2) * p.group[g].padded / (uint64_t)s->ranks;
+        n.gathered += (once ? 1 : 2) * p.group[g].padded;
     }
+    n.all = n.trained = p.padded;
     params_free(&p);
-    return shards * dtype_size(s->model.dtype);
-}
-
-static uint64_t report_bytes(const struct RankSettings *s) {
-    uint64_t groups = s->model.layers + (s->model.untied ? 2 : 1);
-    return (16 + 8 * groups + 63) / 64 * 64; // loss, word, a norm of each group
-}
-
-static struct Traffic sent(const struct RankSettings *s, uint64_t padded) {
-    uint64_t others = (uint64_t)s->ranks - 1, shard = padded / (uint64_t)s->ranks;
-    uint64_t gradient = others * shard * dtype_size(s->grad_dtype);
-    uint64_t weights = others * shard * dtype_size(s->model.dtype);
-    struct Traffic t = {{0}, 0};
-    t.bytes[COMM_ALL_REDUCE] = s->stage == 0 ? 2 * gradient : 0;
-    t.bytes[COMM_REDUCE_SCATTER] = s->stage == 0 ? 0 : gradient * (s->stage > 1 ? s->nmicro : 1);
-    t.bytes[COMM_ALL_GATHER] =
-        others * report_bytes(s) + (s->stage == 3  ? others * gathered(s) * s->nmicro
-                                    : s->stage > 0 ? weights
-                                                   : 0);
-    return t;
-}
-
-static void check_plan(const struct RankSettings *s, const char *name) {
-    struct Forecast f = planned_is_measured(s, name);
-    struct Traffic want = sent(s, f.padded);
-    for (int c = 0; c < NCOLLECTIVE; c++)
-        if (f.is.traffic.bytes[c] != want.bytes[c])
-            fail_msg("%s, %s: %s sends %llu bytes, by formula %llu", name, settings_text(s),
-                     collective_name((enum Collective)c), (unsigned long long)f.is.traffic.bytes[c],
-                     (unsigned long long)want.bytes[c]);
+    planned_by_formula(s, &n, name);
 }
 
 static struct RankSettings settings_of(int family, enum Dtype dtype, int ranks, size_t nmicro) {

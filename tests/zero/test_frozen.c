@@ -89,14 +89,9 @@ TEST(gradients_are_those_of_a_whole_run) {
 
 // ---- what is kept and sent ----
 
-// Elements of all groups, and of those that are trained; and at stage 3 those that are gathered for
-// one micro-batch: forward every group once, backward those of units that a gradient goes through.
-struct Counts {
-    uint64_t all, trained, gathered;
-};
-
-static struct Counts count(const struct RankSettings *s) {
-    struct Counts n = {0, 0, 0};
+// Gathered are forward every group once, backward those of units that a gradient goes through.
+static struct Elements count(const struct RankSettings *s) {
+    struct Elements n = {.groups = s->model.layers + (s->model.untied ? 2 : 1)};
     struct Params p;
     int head = (int)s->model.layers + 1;
     params_layout(&s->model, (size_t)s->ranks, 0, 1, &p);
@@ -113,31 +108,6 @@ static struct Counts count(const struct RankSettings *s) {
     return n;
 }
 
-static void check_plan(const struct RankSettings *s, const char *name) {
-    struct Forecast f = planned_is_measured(s, name);
-    struct Counts n = count(s);
-    uint64_t ranks = (uint64_t)s->ranks, others = ranks - 1, weight = dtype_size(s->model.dtype);
-    uint64_t groups = s->model.layers + (s->model.untied ? 2 : 1);
-    uint64_t reports = (16 + 8 * groups + 63) / 64 * 64;
-    uint64_t gradient = others * n.trained / ranks * dtype_size(s->grad_dtype);
-    uint64_t gathers = s->stage == 3 ? n.gathered * s->nmicro : s->stage > 0 ? n.trained : 0;
-    const size_t *kept = f.is.tier[TIER_DEVICE].most;
-    uint64_t part = s->stage > 0 ? ranks : 1;
-    uint64_t want[NCOLLECTIVE] = {
-        [COMM_ALL_REDUCE] = s->stage == 0 ? 2 * gradient : 0,
-        [COMM_REDUCE_SCATTER] = s->stage == 0 ? 0 : gradient * (s->stage > 1 ? s->nmicro : 1),
-        [COMM_ALL_GATHER] = others * (reports + gathers / ranks * weight)};
-    for (int c = 0; c < NCOLLECTIVE; c++)
-        if (f.is.traffic.bytes[c] != want[c])
-            fail_msg("%s, %s: %s sends %llu bytes, by formula %llu", name, settings_text(s),
-                     collective_name((enum Collective)c), (unsigned long long)f.is.traffic.bytes[c],
-                     (unsigned long long)want[c]);
-    assert_int_equal(kept[TAG_PARAM], n.all * weight / (s->stage > 2 ? ranks : 1));
-    assert_int_equal(kept[TAG_GRAD],
-                     n.trained * dtype_size(s->grad_dtype) / (s->stage > 1 ? ranks : 1));
-    assert_int_equal(kept[TAG_OPTIMIZER], n.trained * (s->model.dtype == F32 ? 8 : 12) / part);
-}
-
 TEST(plan_is_what_happens) {
     for (int i = 0; i < TINY_FAMILIES; i++)
         for (int stage = 0; stage < 4; stage++)
@@ -149,7 +119,8 @@ TEST(plan_is_what_happens) {
                 s.grad_dtype = s.nmicro > 1 ? F32 : dtype;
                 s.stage = stage;
                 s.recompute = (enum Recompute)((i + stage + p) % NRECOMPUTE);
-                check_plan(&s, patterns[p]);
+                struct Elements n = count(&s);
+                planned_by_formula(&s, &n, patterns[p]);
             }
 }
 

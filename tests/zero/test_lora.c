@@ -15,8 +15,6 @@
 
 enum { STEPS = 3, RANK = 5, LAYERS = 4 };
 
-static bool disk;
-
 // In the words of GPT-2, and of all others.
 struct Pattern {
     const char *targets[2], *freeze;
@@ -93,7 +91,7 @@ TEST(one_hash_of_tiers) {
                 expect_as(&want, s, ", split master weights");
                 s.master_format = MASTER_FP32;
             }
-            if (!disk)
+            if (!tiny_has_disk())
                 continue;
             s = on_disk(s);
             s.opt_tier = TIER_NVME;
@@ -225,26 +223,11 @@ static struct Counts count(const struct RankSettings *s) {
 }
 
 static void check_plan(const struct RankSettings *s, const char *name) {
-    struct Forecast f = planned_is_measured(s, name);
     struct Counts n = count(s);
-    uint64_t ranks = (uint64_t)s->ranks, others = ranks - 1, weight = dtype_size(s->model.dtype);
-    uint64_t reports = (16 + 8 * n.groups + 63) / 64 * 64, grad = dtype_size(s->grad_dtype);
-    uint64_t gradient = others * n.adapters / ranks * grad;
-    uint64_t gathers = s->stage == 3 ? n.gathered * s->nmicro : s->stage > 0 ? n.adapters : 0;
+    struct Elements formula = {n.base + n.adapters, n.adapters, n.gathered, n.groups};
+    struct Forecast f = planned_by_formula(s, &formula, name);
     const size_t *kept = f.is.tier[TIER_DEVICE].most;
-    uint64_t part = s->stage > 0 ? ranks : 1;
-    uint64_t want[NCOLLECTIVE] = {
-        [COMM_ALL_REDUCE] = s->stage == 0 ? 2 * gradient : 0,
-        [COMM_REDUCE_SCATTER] = s->stage == 0 ? 0 : gradient * (s->stage > 1 ? s->nmicro : 1),
-        [COMM_ALL_GATHER] = others * (reports + gathers / ranks * weight)};
-    for (int c = 0; c < NCOLLECTIVE; c++)
-        if (f.is.traffic.bytes[c] != want[c])
-            fail_msg("%s, %s: %s sends %llu bytes, by formula %llu", name, settings_text(s),
-                     collective_name((enum Collective)c), (unsigned long long)f.is.traffic.bytes[c],
-                     (unsigned long long)want[c]);
-    assert_int_equal(kept[TAG_PARAM], (n.base + n.adapters) * weight / (s->stage > 2 ? ranks : 1));
-    assert_int_equal(kept[TAG_GRAD], n.adapters * grad / (s->stage > 1 ? ranks : 1));
-    assert_int_equal(kept[TAG_OPTIMIZER], n.adapters * (s->model.dtype == F32 ? 8 : 12) / part);
+    uint64_t weight = dtype_size(s->model.dtype), grad = dtype_size(s->grad_dtype);
     // Of blocks and adapters two each are whole at a time, and of gradients two.
     assert_int_equal(kept[TAG_COMM],
                      (s->stage > 2 ? (n.end + 2 * n.block + 2 * n.adapter) * weight : 0) +
@@ -291,7 +274,7 @@ TEST(plan_of_tiers_and_grids_is_what_happens) {
         for (size_t n = 0; n < sizeof of / sizeof of[0]; n++) {
             struct RankSettings s = adapted(p % 2 ? 3 : 1, BF16, &patterns[p]);
             bool two = of[n].tp || of[n].pp || of[n].hpz || of[n].shard;
-            if (!disk && (of[n].opt == TIER_NVME))
+            if (of[n].opt == TIER_NVME && !tiny_has_disk())
                 continue;
             s.nvme.folder = disk_folder;
             s.nmicro = of[n].pp ? 3 : 1;
@@ -507,11 +490,4 @@ TEST(dropout_is_for_training) {
     }
 }
 
-static int open_disk(void **state) {
-    struct Error e;
-    disk_open(state);
-    disk = nvme_preflight(&(struct NvmeSettings){.folder = disk_folder}, 0, &e) == 0;
-    return 0;
-}
-
-AROUND_ALL(open_disk, disk_close);
+AROUND_ALL(disk_open, disk_close);

@@ -1,65 +1,10 @@
 // The plan is what happens: for every stage, format and number of ranks, what was predicted of a
 // tiny model equals what its ranks took and sent, to the byte; and both follow the ZeRO paper's
 // formulas. Sizes past 2^31 and 2^32 are counted right.
-#include "zero/state.h"
+#include "tests/lib/planned.h"
 #include "tests/lib/test.h"
-#include "tests/lib/tiny.h"
-#include "zero/plan/footprint.h"
-#include "zero/comm/world.h"
-
-#include <stdlib.h>
 
 enum { MAX_RANKS = 4 };
-
-// ---- ranks that train two steps ----
-
-struct Run {
-    struct RankSettings settings;
-    struct Footprint measured[MAX_RANKS];
-    bool failed[MAX_RANKS];
-};
-
-static int read_batch(void *context, uint64_t first, size_t n, const struct Batch *batch,
-                      struct Error *e) {
-    const struct Run *run = context;
-    (void)e;
-    for (size_t i = 0; i < n * run->settings.model.seq_len; i++) {
-        batch->inputs[i] = (int32_t)(rng_bits(first, i) % run->settings.model.vocab);
-        batch->targets[i] = (int32_t)(rng_bits(first, i + 1) % run->settings.model.vocab);
-    }
-    return 0;
-}
-
-static void run_rank(void *context, int rank, struct ThreadGroup *group) {
-    struct Run *run = context;
-    struct RankSettings s = run->settings;
-    struct Rank r;
-    struct Error e = {0};
-    s.rank = rank;
-    s.group = group;
-    run->failed[rank] = rank_open(&r, &s, false, &e) != 0;
-    if (!run->failed[rank]) {
-        struct LrSchedule schedule = {.kind = SCHEDULE_CONSTANT, .lr = 1e-3};
-        struct AdamSettings adam = {0.9, 0.95, 1e-8, 0.1, 1};
-        struct BatchSource from = {read_batch, NULL, run};
-        zero_init_weights(&r.zero, 1);
-        for (uint64_t step = 0; step < 2; step++) {
-            struct StepState settings = schedule_step(&schedule, &adam, step, step);
-            rank_queue_step(&r, &from, &settings, &e);
-            zero_step_wait(&r.zero);
-        }
-        run->measured[rank] = footprint_measure(&r, &s, 0);
-    }
-    rank_close(&r);
-}
-
-static struct Forecast predict(const struct RankSettings *s) {
-    struct Forecast f;
-    struct Error e = {0};
-    if (footprint_predict(s, 0, s->ranks, &f, &e))
-        fail_msg("%s", e.text);
-    return f;
-}
 
 static struct RankSettings settings_of(enum Dtype dtype, int ranks, int stage, size_t nmicro) {
     struct RankSettings s = tiny_settings(dtype);
@@ -96,43 +41,29 @@ static uint64_t report_bytes(const struct RankSettings *s) {
     return (bytes + 63) / 64 * 64;
 }
 
-static void compare_run(struct Run *run) {
-    const struct RankSettings *s = &run->settings;
-    int ranks = s->ranks, stage = s->stage;
-    size_t nmicro = s->nmicro;
-    struct Forecast f = predict(s);
+static void compare_run(const struct RankSettings *s) {
+    struct Forecast f = planned_is_measured(s, "the tiny model");
     struct Traffic want = traffic_of(s, f.padded, report_bytes(s));
-    struct World w = world_of_threads(ranks);
-    world_run(&w, run_rank, run);
-    for (int r = 0; r < ranks; r++) {
-        const struct Footprint *m = &run->measured[r];
-        assert_false(run->failed[r]);
-        assert_true(m->stepped);
-        for (int tag = 0; tag < NTAG; tag++)
-            if (m->tier[TIER_DEVICE].most[tag] != f.is.tier[TIER_DEVICE].most[tag])
-                fail_msg("%s on rank %d of %d, stage %d: %zu bytes, predicted %zu",
-                         tag_name((enum Tag)tag), r, ranks, stage, m->tier[TIER_DEVICE].most[tag],
-                         f.is.tier[TIER_DEVICE].most[tag]);
-        assert_int_equal(m->tier[TIER_DEVICE].peak, f.is.tier[TIER_DEVICE].peak);
+    for (int r = 0; r < s->ranks; r++) {
+        struct Error e = {0};
         size_t sum = 0;
+        assert_int_equal(footprint_of_rank(s, r, s->ranks, &f, &e), 0);
         for (int tag = 0; tag < NTAG; tag++)
-            sum += m->tier[TIER_DEVICE].most[tag];
-        assert_int_equal(sum, m->tier[TIER_DEVICE].peak); // all is held to the end
+            sum += f.is.tier[TIER_DEVICE].most[tag];
+        assert_int_equal(sum, f.is.tier[TIER_DEVICE].peak); // all is held to the end
         for (int c = 0; c < NCOLLECTIVE; c++)
-            if (m->traffic.bytes[c] != want.bytes[c] || f.is.traffic.bytes[c] != want.bytes[c])
-                fail_msg("%s on rank %d of %d, stage %d, %zu micro-batches: %llu bytes, predicted "
-                         "%llu, by formula %llu",
-                         collective_name((enum Collective)c), r, ranks, stage, nmicro,
-                         (unsigned long long)m->traffic.bytes[c],
+            if (f.is.traffic.bytes[c] != want.bytes[c])
+                fail_msg("%s on rank %d, %s: %llu bytes, by formula %llu",
+                         collective_name((enum Collective)c), r, settings_text(s),
                          (unsigned long long)f.is.traffic.bytes[c],
                          (unsigned long long)want.bytes[c]);
     }
 }
 
 static void check(enum Dtype dtype, int ranks, int stage, size_t nmicro, enum Recompute recompute) {
-    struct Run run = {.settings = settings_of(dtype, ranks, stage, nmicro)};
-    run.settings.recompute = recompute;
-    compare_run(&run);
+    struct RankSettings s = settings_of(dtype, ranks, stage, nmicro);
+    s.recompute = recompute;
+    compare_run(&s);
 }
 
 // ---- tests ----
@@ -155,9 +86,9 @@ TEST(plan_equals_measurement_with_accumulation) {
 
 TEST(replicas_sum_a_shard_once_a_step) {
     for (int stage = 1; stage <= 3; stage++) {
-        struct Run run = {.settings = settings_of(BF16, 4, stage, 3)};
-        run.settings.shard_size = 2;
-        compare_run(&run);
+        struct RankSettings s = settings_of(BF16, 4, stage, 3);
+        s.shard_size = 2;
+        compare_run(&s);
     }
 }
 
@@ -175,7 +106,7 @@ TEST(model_states_follow_the_paper) {
     for (size_t i = 0; i < sizeof ranks / sizeof ranks[0]; i++)
         for (int stage = 0; stage <= 3; stage++) {
             struct RankSettings s = gpt2(ranks[i], stage);
-            struct Forecast f = predict(&s);
+            struct Forecast f = planned(&s);
             double psi = (double)f.parameters, n = ranks[i];
             double want[] = {16 * psi, 4 * psi + 12 * psi / n, 2 * psi + 14 * psi / n,
                              16 * psi / n};
@@ -254,14 +185,14 @@ TEST(fault_22) {
         s.model = (struct ModelConfig){L, C / 128, C, 1024, 50257, .dtype = BF16};
         assert_int_equal(model_config_finish(&s.model, &e), 0);
         s.ranks = 2;
-        struct Forecast f = predict(&s);
+        struct Forecast f = planned(&s);
         assert_true(f.padded == ends + L * block); // multiples of 128 as they are
         assert_true(f.is.tier[TIER_DEVICE].most[TAG_PARAM] == 2 * f.padded);
         assert_true(f.is.tier[TIER_DEVICE].most[TAG_GRAD] == 2 * f.padded);
         assert_true(f.is.tier[TIER_DEVICE].most[TAG_OPTIMIZER] == 12 * f.padded);
         assert_true(f.is.traffic.bytes[COMM_ALL_REDUCE] == 2 * f.padded);
         s.stage = 3;
-        f = predict(&s);
+        f = planned(&s);
         assert_true(f.is.tier[TIER_DEVICE].most[TAG_PARAM] == f.padded);
         // two slots of gathered blocks, two buckets, and the ends' slot and bucket
         assert_true(f.is.tier[TIER_DEVICE].most[TAG_COMM] == 2 * 2 * (2 * block + ends));
