@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-const char *const collective_names[NCOLLECTIVE] = {
-    "all_gather", "reduce_scatter", "all_reduce", "all_to_all", "broadcast", "swap", "barrier"};
+const char *const collective_names[NCOLLECTIVE] = {"all_gather", "reduce_scatter", "all_reduce",
+                                                   "all_to_all", "swap",           "barrier"};
 
 void comm_set_nodes(struct Comm *c, int ranks) {
     int mine = comm_job_rank(c, c->rank) / ranks;
@@ -28,9 +28,9 @@ struct CommCall comm_call(struct Comm *c, enum Collective kind, enum Dtype dtype
     return (struct CommCall){c->calls++, kind, dtype, bytes};
 }
 
-struct CommCall comm_call_from(struct Comm *c, enum Collective kind, size_t bytes, bool sends) {
+struct CommCall comm_call_swap(struct Comm *c, size_t bytes, bool sends) {
     struct Traffic before = c->sent;
-    struct CommCall call = comm_call(c, kind, F32, bytes);
+    struct CommCall call = comm_call(c, COMM_SWAP, F32, bytes);
     c->sent = sends ? c->sent : before;
     return call;
 }

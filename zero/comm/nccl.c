@@ -10,9 +10,7 @@
 //   all_gather       ncclAllGather
 //   all_reduce       reduce_scatter in place, then all_gather
 //   all_to_all       grouped ncclSend and ncclRecv
-//   broadcast        ncclBroadcast
 //   sendrecv         grouped ncclSend and ncclRecv, or one of these
-//   barrier          an all_gather of some bytes
 //
 // `native` leaves the sum to ncclReduceScatter, for speed and other bits.
 //
@@ -60,8 +58,7 @@
     X(Recv)                                                                                        \
     X(AllGather)                                                                                   \
     X(Reduce)                                                                                      \
-    X(ReduceScatter)                                                                               \
-    X(Broadcast)
+    X(ReduceScatter)
 
 struct NcclLibrary {
 #define X(name) __typeof__(&nccl##name) name;
@@ -382,15 +379,8 @@ static void nccl_all_to_all(struct Comm *c, void *to, const void *from, size_t b
     end_collective(n);
 }
 
-static void nccl_broadcast(struct Comm *c, void *mem, size_t bytes, int root) {
-    struct NcclComm *n =
-        begin_collective(c, comm_call_from(c, COMM_BROADCAST, bytes, c->rank == root));
-    QUEUE(n, n->nccl.Broadcast(mem, mem, bytes, ncclUint8, root, n->handle, n->stream));
-    end_collective(n);
-}
-
 static void nccl_sendrecv(struct Comm *c, void *to, const void *from, size_t bytes) {
-    struct NcclComm *n = begin_collective(c, comm_call_from(c, COMM_SWAP, bytes, from != NULL));
+    struct NcclComm *n = begin_collective(c, comm_call_swap(c, bytes, from != NULL));
     int other = 1 - c->rank;
     wait_for_result(n, n->nccl.GroupStart());
     if (from)
@@ -398,14 +388,6 @@ static void nccl_sendrecv(struct Comm *c, void *to, const void *from, size_t byt
     if (to)
         n->nccl.Recv(to, bytes, ncclUint8, other, n->handle, n->stream);
     QUEUE(n, n->nccl.GroupEnd());
-    end_collective(n);
-}
-
-static void nccl_barrier(struct Comm *c) {
-    struct NcclComm *n = begin_collective(c, comm_call(c, COMM_BARRIER, F32, 0));
-    char *all = n->staging->mem, *mine = all + (size_t)c->rank * PIECE_ALIGN;
-    device_zero(c->device, c->queue, mine, PIECE_ALIGN);
-    QUEUE(n, n->nccl.AllGather(mine, all, PIECE_ALIGN, ncclUint8, n->handle, n->stream));
     end_collective(n);
 }
 
@@ -439,9 +421,7 @@ static const struct CommOps nccl_ops = {
     .reduce_scatter = nccl_reduce_scatter,
     .all_reduce = nccl_all_reduce,
     .all_to_all = nccl_all_to_all,
-    .broadcast = nccl_broadcast,
     .sendrecv = nccl_sendrecv,
-    .barrier = nccl_barrier,
     .split = nccl_split,
     .abort = nccl_abort,
     .close = nccl_close,
