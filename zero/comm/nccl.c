@@ -186,11 +186,10 @@ static ncclResult_t poll_error(struct NcclComm *n) {
 }
 
 static void check_other_ranks(struct NcclComm *n, const struct CommCall *now) {
-    char names[128], more[256];
-    if (!comm_heartbeat(n->carrier, n->begun, names, sizeof names))
-        return;
-    snprintf(more, sizeof more, "%s; %s", names, comm_lost_advice);
-    fail_collective(n, now, E_RANK_SILENT, "lost the process of rank", more);
+    const char *names = comm_heartbeat(n->carrier, n->begun);
+    if (names)
+        fail_collective(n, now, E_RANK_SILENT, "lost the process of rank",
+                        base_format("%s; %s", names, comm_lost_advice));
 }
 
 // Called by the watcher: ends the job if a rank is gone or the communicator has failed.
@@ -202,21 +201,17 @@ static void check_collective(struct Comm *c, const struct CommCall *now) {
         fail_by_nccl(n, now, state);
 }
 
-static void fail_late_collective(struct Comm *c, const struct CommCall *call) {
-    struct NcclComm *n = (struct NcclComm *)c;
-    char missing[400], text[500];
-    comm_collect_progress(n->carrier, n->begun, call->sequence + 1, missing, sizeof missing);
-    snprintf(text, sizeof text, "%g s%s; resume ranks that are stopped, or raise --comm-timeout",
-             c->timeout_s, missing);
-    fail_collective(n, call, E_RANK_SILENT, "it has begun, but not ended for ", text);
+// Names the ranks that have begun less than `needed` collectives.
+static _Noreturn void fail_late(struct NcclComm *n, const struct CommCall *call, uint64_t needed,
+                                const char *what) {
+    const char *missing = comm_collect_progress(n->carrier, n->begun, needed);
+    fail_collective(n, call, E_RANK_SILENT, what,
+                    base_format("%g s%s; resume ranks that are stopped, or raise --comm-timeout",
+                                n->comm.timeout_s, missing));
 }
 
-static _Noreturn void fail_slow_call(struct NcclComm *n) {
-    char missing[400], text[500];
-    comm_collect_progress(n->carrier, n->begun, n->begun, missing, sizeof missing);
-    snprintf(text, sizeof text, "%g s%s; resume ranks that are stopped, or raise --comm-timeout",
-             n->comm.timeout_s, missing);
-    fail_collective(n, &n->now, E_RANK_SILENT, "NCCL has waited for ", text);
+static void fail_late_collective(struct Comm *c, const struct CommCall *call) {
+    fail_late((struct NcclComm *)c, call, call->sequence + 1, "it has begun, but not ended for ");
 }
 
 // Waits until the NCCL call that returned `result` is done.
@@ -229,7 +224,7 @@ static void wait_for_result(struct NcclComm *n, ncclResult_t result) {
         nanosleep(&(struct timespec){0, 20000}, NULL);
         now = base_seconds();
         if (now > deadline)
-            fail_slow_call(n);
+            fail_late(n, &n->now, n->begun, "NCCL has waited for ");
         if (now > next) {
             check_other_ranks(n, &n->now);
             next = now + CHECK_RANKS_S;
