@@ -104,7 +104,7 @@ int checkpoint_begin(struct CheckpointSave *s, struct Zero *z, const char *folde
         log_line(LOG_NORMAL, "step %llu: %s", (unsigned long long)s->step, why.text);
     int err = s->is_writer ? begin_tmp(s, e) : 0;
     if (disk_is_local(disk)) {
-        uint64_t word = checkpoint_local_word(z);
+        uint64_t word = zero_share(z, local_disk_word())[0];
         if (s->is_writer && !err)
             err = checkpoint_mark(s->tmp_path, word, disk, e);
     }

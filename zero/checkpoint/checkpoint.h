@@ -110,9 +110,7 @@ int checkpoint_snapshot_close(struct Snapshot *s, struct Error *e);
 
 // ---- local.c: the mark of one save, with several disks ----
 
-// Returns a random word for a save; the same on all ranks.
-uint64_t checkpoint_local_word(struct Zero *z);
-// Writes the mark into a folder. Errors: -errno.
+// Writes the mark into a folder; word: of this save, the same on all ranks. Errors: -errno.
 int checkpoint_mark(const char *folder, uint64_t word, const struct LocalDisk *disk,
                     struct Error *e);
 
