@@ -21,14 +21,14 @@
 
 // Returns all rows of a norm's output, which a branch reads.
 static const void *branch_input(struct BlockRun *r, enum Act norm) {
-    return megatron_f_forward(r->m, r->acts, r->act[norm]);
+    return megatron_all_rows(r->m, r->acts, r->act[norm]);
 }
 
 // Makes acts->delta: a branch's last product of tensor x, summed over the TP ranks.
 static void branch_output(struct BlockRun *r, enum Act x, enum BlockParam w, enum BlockParam bias) {
     void *delta = r->acts->delta;
     linear_forward(r, megatron_sum_of(r->acts, delta), r->act[x], w, bias, NULL);
-    megatron_g_forward(r->m, r->acts, delta);
+    megatron_sum(r->m, r->acts, delta);
 }
 
 // Backward from dy, the gradient of the branch's first product, to dnorm, that of its input.
@@ -36,7 +36,7 @@ static void branch_input_backward(struct BlockRun *r, enum Act norm, const void 
                                   enum BlockParam w, enum BlockParam bias) {
     void *dnorm = r->acts->dnorm;
     linear_backward(r, megatron_sum_of(r->acts, dnorm), dy, branch_input(r, norm), w, bias, NULL);
-    megatron_f_backward(r->m, r->acts, dnorm);
+    megatron_sum(r->m, r->acts, dnorm);
 }
 
 // Makes the tensors in `need`. x, delta: the block's input; when restoring, x is the kept sum and
@@ -84,13 +84,13 @@ void block_backward(struct Model *m, const struct Unit *u, void *const w[], cons
                     struct Acts *acts) {
     struct BlockRun r = run_of(m, u, w, dw, acts);
     void *dfc = acts->dwide;
-    activation_backward(&r, megatron_g_backward(m, acts, acts->dx), dfc);
+    activation_backward(&r, megatron_all_rows(m, acts, acts->dx), dfc);
     branch_input_backward(&r, ACT_NORM2, dfc, BLOCK_FC_W, BLOCK_FC_B);
     norm_backward(&r, &norm2);
 
     void *dqkv = acts->dwide;
     void *datt = dtype_at(dqkv, r.dtype, r.rows * model_qkv_width(&m->config));
-    linear_backward(&r, datt, megatron_g_backward(m, acts, acts->dx), r.act[ACT_ATT], BLOCK_PROJ_W,
+    linear_backward(&r, datt, megatron_all_rows(m, acts, acts->dx), r.act[ACT_ATT], BLOCK_PROJ_W,
                     BLOCK_PROJ_B, NULL);
     attention_backward(&r, datt, dqkv);
     if (is_rotary(&r))

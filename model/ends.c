@@ -62,7 +62,7 @@ void embedding_forward(struct Model *m, const struct Unit *u, void *const weight
                .wpe = megatron_adds(m) ? weight(m, w, END_WPE) : NULL,
                .out = megatron_sum_of(acts, x),
            });
-    megatron_g_forward(m, acts, x);
+    megatron_sum(m, acts, x);
 }
 
 // If the two ends have a group each, their gradients may share a buffer: so this zeroes the
@@ -97,7 +97,7 @@ void embedding_backward(struct Model *m, const struct Unit *u, void *const weigh
         .grad_dtype = m->grad_dtype,
         .tokens = acts->tokens,
         .starts = acts->starts,
-        .dout = megatron_g_backward(m, acts, acts->dx),
+        .dout = megatron_all_rows(m, acts, acts->dx),
         .dwte = gradient(m, dw, END_WTE),
         .dwpe = gradient(m, dw, END_WPE),
         .accumulate = dw.accumulate,
@@ -221,7 +221,7 @@ void head_forward(struct Model *m, const struct Unit *u, void *const weights[], 
            });
     if (acts->mode == HEAD_TRAIN)
         return;
-    const void *norm = megatron_f_forward(m, acts, acts->norm_final);
+    const void *norm = megatron_all_rows(m, acts, acts->norm_final);
     if (acts->mode == HEAD_LOGITS) {
         make_whole_logits(m, w, acts, norm);
         return;
@@ -267,7 +267,7 @@ void head_backward(struct Model *m, const struct Unit *u, void *const weights[],
     const void *w = weights[u->group];
     struct Grad dw = grads[u->group];
     size_t rows = acts_rows(acts), own = acts_own_rows(acts), C = m->config.channels;
-    const void *norm = megatron_f_forward(m, acts, acts->norm_final);
+    const void *norm = megatron_all_rows(m, acts, acts->norm_final);
     begin_gradient(m, u, dw, 0);
     for (size_t row = 0; row < rows; row += acts->logit_rows) {
         size_t n = size_min(acts->logit_rows, rows - row);
@@ -275,7 +275,7 @@ void head_backward(struct Model *m, const struct Unit *u, void *const weights[],
         make_loss(m, acts, row, n, true);
         chunk_backward(m, w, dw, acts, norm, row, n);
     }
-    megatron_f_backward(m, acts, acts->dnorm); // once, after all chunks
+    megatron_sum(m, acts, acts->dnorm); // once, after all chunks
     sum_losses(m, acts);
     if (!m->sizing)
         device_zero(m->device, QUEUE_COMPUTE, acts->dx, own * C * dtype_size(m->config.dtype));

@@ -15,7 +15,7 @@
 // Called by block.c and ends.c. Next: zero/tp/tp.c.
 #include "model/megatron.h"
 
-static const void *all_rows(struct Model *m, struct Acts *acts, const void *y) {
+const void *megatron_all_rows(struct Model *m, struct Acts *acts, const void *y) {
     size_t bytes = acts_own_rows(acts) * m->config.channels * dtype_size(m->config.dtype);
     if (acts->row_parts == 1)
         return y;
@@ -24,7 +24,11 @@ static const void *all_rows(struct Model *m, struct Acts *acts, const void *y) {
     return acts->whole;
 }
 
-static void sum_over_tp(struct Model *m, struct Acts *acts, void *y) {
+void *megatron_sum_of(struct Acts *acts, void *y) {
+    return acts->row_parts == 1 ? y : acts->sums;
+}
+
+void megatron_sum(struct Model *m, struct Acts *acts, void *y) {
     size_t n = acts_own_rows(acts) * m->config.channels;
     if (!m->across || m->sizing)
         return;
@@ -32,24 +36,4 @@ static void sum_over_tp(struct Model *m, struct Acts *acts, void *y) {
         m->across->all_reduce(m->across, y, n, m->config.dtype);
     else
         m->across->reduce_scatter(m->across, y, acts->sums, n, m->config.dtype);
-}
-
-void *megatron_sum_of(struct Acts *acts, void *y) {
-    return acts->row_parts == 1 ? y : acts->sums;
-}
-
-const void *megatron_f_forward(struct Model *m, struct Acts *acts, const void *y) {
-    return all_rows(m, acts, y);
-}
-
-void megatron_f_backward(struct Model *m, struct Acts *acts, void *dx) {
-    sum_over_tp(m, acts, dx);
-}
-
-void megatron_g_forward(struct Model *m, struct Acts *acts, void *y) {
-    sum_over_tp(m, acts, y);
-}
-
-const void *megatron_g_backward(struct Model *m, struct Acts *acts, const void *dy) {
-    return all_rows(m, acts, dy);
 }

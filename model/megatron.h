@@ -6,18 +6,14 @@
 #define MODEL_MEGATRON_H
 #include "model/launch.h"
 
-// Returns the buffer for a product (R, channels) whose sum over the TP ranks megatron_f_backward or
-// megatron_g_forward leaves in y.
-void *megatron_sum_of(struct Acts *acts, void *y);
+// f forward, at the beginning of a branch, and g backward, at its end: returns all rows
+// (R, channels) of y (R', channels), valid until the next exchange.
+const void *megatron_all_rows(struct Model *m, struct Acts *acts, const void *y);
 
-// f, at the beginning of a branch. Forward: returns all rows (R, channels) of y (R', channels),
-// valid until the next exchange. Backward: dx (R', channels) becomes the sum over the TP ranks.
-const void *megatron_f_forward(struct Model *m, struct Acts *acts, const void *y);
-void megatron_f_backward(struct Model *m, struct Acts *acts, void *dx);
-// g, at the end of a branch. Forward: y (R', channels) becomes the sum over the TP ranks. Backward:
-// returns all rows of dy (R', channels), valid until the next exchange.
-void megatron_g_forward(struct Model *m, struct Acts *acts, void *y);
-const void *megatron_g_backward(struct Model *m, struct Acts *acts, const void *dy);
+// f backward, and g forward: y (R', channels) becomes the sum over the TP ranks. The product
+// (R, channels) whose terms are summed is made in the buffer that megatron_sum_of returns.
+void *megatron_sum_of(struct Acts *acts, void *y);
+void megatron_sum(struct Model *m, struct Acts *acts, void *y);
 
 // True on the TP rank that adds terms which all ranks have: a bias after a product whose sum is
 // split, the position embedding.

@@ -2,7 +2,6 @@
 #include "model/presets.h"
 #include "kernels/nearest.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 enum { T = 2048 }; // most were made for more, which costs memory: set it by --seq-len
@@ -75,10 +74,7 @@ const char *preset_nearest(const char *name) {
 
 char *preset_names(void) {
     char *names = base_format("%s", presets[0].name);
-    for (int i = 1; i < NPRESET; i++) {
-        char *longer = base_format("%s, %s", names, presets[i].name);
-        free(names);
-        names = longer;
-    }
+    for (int i = 1; i < NPRESET; i++)
+        base_append(&names, ", %s", presets[i].name);
     return names;
 }

@@ -66,50 +66,33 @@ static void attend_random(const struct Sparse *s, size_t head, size_t row, bool 
 
 // ---- the patterns ----
 
-static void row_dense(const struct Sparse *s, size_t head, size_t row, bool *seen) {
-    (void)s;
-    (void)head;
-    attend(seen, row, 0, row + 1);
-}
-
-static void row_fixed(const struct Sparse *s, size_t head, size_t row, bool *seen) {
-    struct SparseList windows = {1, {s->local}};
-    attend_window(&windows, row, seen);
-    attend_part_of_windows(s, s->local - (1 + head % s->patterns) * s->global, row, seen);
-}
-
-static void row_variable(const struct Sparse *s, size_t head, size_t row, bool *seen) {
-    attend_window(&s->windows, row, seen);
-    attend_global(s, false, row, seen);
-    attend_random(s, head, row, seen);
-}
-
-static void row_bigbird(const struct Sparse *s, size_t head, size_t row, bool *seen) {
-    attend_sliding(s, row, seen);
-    attend(seen, row, 0, row < s->global ? row + 1 : s->global);
-    attend_random(s, head, row, seen);
-}
-
-static void row_bslongformer(const struct Sparse *s, size_t head, size_t row, bool *seen) {
-    (void)head;
-    attend_sliding(s, row, seen);
-    attend_global(s, true, row, seen);
-}
-
-static void row_local(const struct Sparse *s, size_t head, size_t row, bool *seen) {
-    (void)head;
-    attend_sliding(s, row, seen);
-}
-
 void sparse_row(const struct Sparse *s, size_t head, size_t row, bool *seen) {
-    static void (*const rows[NSPARSE])(const struct Sparse *, size_t, size_t, bool *) = {
-        [SPARSE_DENSE] = row_dense,       [SPARSE_FIXED] = row_fixed,
-        [SPARSE_VARIABLE] = row_variable, [SPARSE_BIGBIRD] = row_bigbird,
-        [SPARSE_LOCAL] = row_local,       [SPARSE_BSLONGFORMER] = row_bslongformer,
-    };
+    const struct SparseList same = {1, {s->local}}; // windows of one size
+    head = s->per_head ? head : 0;
     memset(seen, 0, (row + 1) * sizeof *seen);
-    rows[s->mode](s, s->per_head ? head : 0, row, seen);
     seen[row] = true;
+    switch (s->mode) {
+    case SPARSE_FIXED:
+        attend_window(&same, row, seen);
+        attend_part_of_windows(s, s->local - (1 + head % s->patterns) * s->global, row, seen);
+        break;
+    case SPARSE_VARIABLE:
+        attend_window(&s->windows, row, seen);
+        attend_global(s, false, row, seen);
+        attend_random(s, head, row, seen);
+        break;
+    case SPARSE_BIGBIRD:
+        attend_sliding(s, row, seen);
+        attend(seen, row, 0, row < s->global ? row + 1 : s->global);
+        attend_random(s, head, row, seen);
+        break;
+    case SPARSE_BSLONGFORMER:
+        attend_sliding(s, row, seen);
+        attend_global(s, true, row, seen);
+        break;
+    default: // SPARSE_LOCAL; SPARSE_DENSE has no layout
+        attend_sliding(s, row, seen);
+    }
 }
 
 // Expands blocks to cells, of which a block has one or more: from the last on, in place.

@@ -122,10 +122,8 @@ static void set_usual(struct Sparse *s) {
 
 // ---- the whole ----
 
-static int refuse(const char *text, struct Error *e, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-
-static int refuse(const char *text, struct Error *e, const char *format, ...) {
+__attribute__((format(printf, 3, 4))) static int refuse(const char *text, struct Error *e,
+                                                        const char *format, ...) {
     char expected[400];
     va_list args;
     va_start(args, format);
@@ -212,38 +210,27 @@ static int check_keys(const struct Sparse *s, const char *text, struct Error *e)
     return 0;
 }
 
-// Appends to a text of `used` bytes, in which every pattern fits. Returns how many it then has.
-static size_t append_text(char *text, size_t used, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-
-static size_t append_text(char *text, size_t used, const char *format, ...) {
-    va_list args;
-    va_start(args, format);
-    int n = vsnprintf(text + used, SPARSE_TEXT_BYTES - used, format, args);
-    va_end(args);
-    CHECK(n >= 0 && used + (size_t)n < SPARSE_TEXT_BYTES, "a pattern of %d letters more", n);
-    return used + (size_t)n;
-}
-
 // Prints every key with its value, so that all spellings of a pattern become one text.
 static void write_text(struct Sparse *s) {
-    size_t used = append_text(s->text, 0, "%s", modes[s->mode]);
-    char before = ':';
+    char *text = base_format("%s", modes[s->mode]), before = ':';
     for (size_t i = 0; i < NKEY; i++) {
         const struct SparseKey *k = &keys[i];
         const void *at = (const char *)s + k->offset;
         const struct SparseList *list = at;
         if (!k->usual[s->mode] || (k->kind == LIST && list->n == 0))
             continue;
-        used = append_text(s->text, used, "%c%s=", before, k->name);
+        base_append(&text, "%c%s=", before, k->name);
         before = ',';
         if (k->kind == SWITCH)
-            used = append_text(s->text, used, "%s", *(const size_t *)at ? "true" : "false");
+            base_append(&text, "%s", *(const size_t *)at ? "true" : "false");
         else if (k->kind == NUMBER)
-            used = append_text(s->text, used, "%zu", *(const size_t *)at);
+            base_append(&text, "%zu", *(const size_t *)at);
         for (size_t j = 0; k->kind == LIST && j < list->n; j++)
-            used = append_text(s->text, used, "%s%zu", j ? "+" : "", list->at[j]);
+            base_append(&text, "%s%zu", j ? "+" : "", list->at[j]);
     }
+    CHECK(strlen(text) < sizeof s->text, "a pattern of %zu letters", strlen(text));
+    strcpy(s->text, text);
+    free(text);
 }
 
 int sparse_read(struct Sparse *out, const char *text, struct Error *e) {

@@ -4,23 +4,14 @@
 
 #include <stdlib.h>
 
-static void nothing_to_restore(struct Model *m, const struct Unit *unit, void *const w[],
-                               struct Acts *acts) {
-    (void)m;
-    (void)unit;
-    (void)w;
-    (void)acts;
-}
-
 static const struct {
     void (*forward)(struct Model *, const struct Unit *, void *const w[], struct Acts *);
-    void (*restore)(struct Model *, const struct Unit *, void *const w[], struct Acts *);
     void (*backward)(struct Model *, const struct Unit *, void *const w[], const struct Grad dw[],
                      struct Acts *);
 } kinds[] = {
-    [UNIT_EMBEDDING] = {embedding_forward, nothing_to_restore, embedding_backward},
-    [UNIT_BLOCK] = {block_forward, block_restore, block_backward},
-    [UNIT_HEAD] = {head_forward, nothing_to_restore, head_backward},
+    [UNIT_EMBEDDING] = {embedding_forward, embedding_backward},
+    [UNIT_BLOCK] = {block_forward, block_backward},
+    [UNIT_HEAD] = {head_forward, head_backward},
 };
 
 void unit_forward(struct Model *m, int u, void *const w[], struct Acts *acts) {
@@ -32,7 +23,8 @@ void unit_forward(struct Model *m, int u, void *const w[], struct Acts *acts) {
 
 void acts_restore(struct Model *m, int u, void *const w[], struct Acts *acts) {
     const struct Unit *unit = &m->params->unit[u];
-    kinds[unit->kind].restore(m, unit, w, acts);
+    if (unit->kind == UNIT_BLOCK)
+        block_restore(m, unit, w, acts);
 }
 
 void unit_backward(struct Model *m, int u, void *const w[], const struct Grad dw[],

@@ -62,8 +62,8 @@ struct PackOps {
 
 // ---- open.c ----
 
-// Makes the plan for state that is all on the device. Errors: -EINVAL for what is not built.
-int zero_plan(struct ZeroPlan *out, const struct ZeroOptions *options, struct Error *e);
+// Returns the plan for state that is all on the device.
+struct ZeroPlan zero_plan(const struct ZeroOptions *options);
 
 // Allocates all memory. z has its device, groups of ranks, model, params, and backing already
 // (zero_on_device if all state is there). Errors: -ENOMEM where a tier is too small; call

@@ -11,20 +11,13 @@
 
 #include "model/grad.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-int zero_plan(struct ZeroPlan *out, const struct ZeroOptions *o, struct Error *e) {
+struct ZeroPlan zero_plan(const struct ZeroOptions *o) {
     const struct ZeroStage *s = zero_stage(o->stage);
     struct Tier *device = &o->tier[TIER_DEVICE];
-    if (!s)
-        return error_set(e, -EINVAL, E_STAGE, "--zero %d: expected 0, 1, 2 or 3", o->stage);
-    if (o->grad_dtype == F16 && o->dtype != F16) // only an fp16 run scales its loss
-        return error_set(e, -EINVAL, E_GRAD_DTYPE,
-                         "--grad-dtype fp16 needs --dtype fp16, not %s; change one of the two",
-                         dtype_name(o->dtype));
-    *out = (struct ZeroPlan){
+    return (struct ZeroPlan){
         .param = {s->shards_param ? o->shard_group : NULL, device, o->dtype},
         .grad = {s->shards_grad ? o->shard_group : NULL, device, o->grad_dtype},
         .optimizer = {s->shards_optimizer ? o->shard_group : NULL, device, F32},
@@ -40,7 +33,6 @@ int zero_plan(struct ZeroPlan *out, const struct ZeroOptions *o, struct Error *e
         .nmicro = o->nmicro,
         .prefetch = o->prefetch,
     };
-    return 0;
 }
 
 // ---- memory ----

@@ -72,16 +72,16 @@ void zero_write_array(struct Zero *z, int g, enum State what, size_t i, size_t n
 // ---- the host's kernels ----
 
 struct Device *zero_host_open(struct Zero *z) {
-    struct Device *host = z->device;
+    struct Device *host = z->device->is_host ? z->device : z->backing.host;
     struct Error e;
-    if (!host->is_host)
+    if (!host)
         CHECK(device_open_cpu(&host, size_max(1, (size_t)z->plan.host_threads), NULL, &e) == 0,
               "%s", e.text);
     return host;
 }
 
 void zero_host_close(struct Zero *z, struct Device *host) {
-    if (host != z->device)
+    if (host != z->device && host != z->backing.host)
         device_close(host);
 }
 
@@ -93,7 +93,8 @@ static void fill_with_zeros(struct Zero *z, const struct Block *b) {
         device_zero(z->device, QUEUE_COMPUTE, b->mem, b->bytes);
 }
 
-static void init_fp32(struct Zero *z, int g, size_t begin, size_t n) {
+static void init_fp32(struct Zero *z, int g) {
+    size_t begin = zero_owned_begin(z, g), n = zero_owned_numel(z, g);
     params_init(z->params, g, begin, begin + n, z->seed, z->device, zero_master(z, g));
 }
 const struct MasterOps zero_masters_fp32 = {
@@ -105,7 +106,7 @@ void zero_init_group(struct Zero *z, int g) {
     fill_with_zeros(z, &s->m);
     fill_with_zeros(z, &s->v);
     fill_with_zeros(z, &s->grad);
-    s->masters->init(z, g, zero_owned_begin(z, g), zero_owned_numel(z, g));
+    s->masters->init(z, g);
 }
 
 void zero_init_weights(struct Zero *z, uint64_t seed) {

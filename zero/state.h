@@ -20,11 +20,11 @@ enum State { STATE_MASTER, STATE_M, STATE_V, NSTATE, PARAM_CURRENT = NSTATE, NST
 static const enum State PARAM_NEWEST = NSTATE_LATE; // NSTATE_LATE: arrays if an update is late
 enum { STATE_CHUNK = 1 << 20 };
 
-// A format of master weights (kernels/master.h): initial values of [begin, begin + n) of a group on
-// the device; and the two functions below, for every array.
+// A format of master weights (kernels/master.h): initial values of this rank's part of a group; and
+// the two functions below, for every array.
 struct MasterOps {
     enum MasterFormat format;
-    void (*init)(struct Zero *, int g, size_t begin, size_t n);
+    void (*init)(struct Zero *, int g);
     void (*read)(struct Zero *, int g, enum State what, size_t i, size_t n, float *out);
     void (*write)(struct Zero *, int g, enum State what, size_t i, size_t n, float *in);
 };

@@ -50,11 +50,11 @@ static bool is_faulty(int rank, const char *what) {
 // them to end it.
 static void tell_others(Launch *l) {
     for (const Call &c : l->calls)
-        launch_read(l, c.send, sent_bytes(c, l->rank, l->group->size), Use::CARRY);
+        launch_read(l, c.send, sent_bytes(c, l->group->size), Use::CARRY);
     if (is_faulty(l->rank, "silence") && l->number >= fault_wanted().launch)
         return;
     folder_post(l->group->folder, message_of(l->rank, l->number),
-                calls_pack(l->calls, l->rank, l->group->size));
+                calls_pack(l->calls, l->group->size));
     if (l->number > 1)
         folder_drop(l->group->folder, message_of(l->rank, l->number - 2));
 }
@@ -300,10 +300,6 @@ static ncclResult_t sim_all_gather(const void *send, void *recv, size_t count, n
                                    ncclComm_t c, cudaStream_t s) {
     return add(c, s, {ALL_GATHER, (const char *)send, (char *)recv, count, type, -1});
 }
-static ncclResult_t sim_broadcast(const void *send, void *recv, size_t count, ncclDataType_t type,
-                                  int root, ncclComm_t c, cudaStream_t s) {
-    return add(c, s, {BROADCAST, (const char *)send, (char *)recv, count, type, root});
-}
 static ncclResult_t sim_reduce(const void *send, void *recv, size_t count, ncclDataType_t type,
                                ncclRedOp_t op, int root, ncclComm_t c, cudaStream_t s) {
     if (op != ncclSum)
@@ -380,7 +376,6 @@ static Library nccl("libnccl.so", {
                                       FALLIBLE(Send, sim_send),
                                       FALLIBLE(Recv, sim_recv),
                                       FALLIBLE(AllGather, sim_all_gather),
-                                      FALLIBLE(Broadcast, sim_broadcast),
                                       FALLIBLE(Reduce, sim_reduce),
                                       FALLIBLE(ReduceScatter, sim_reduce_scatter),
                                   });

@@ -9,8 +9,8 @@
 
 namespace cusim {
 
-const char *const kind_names[] = {"ncclSend",   "ncclRecv",          "ncclAllGather",
-                                  "ncclReduce", "ncclReduceScatter", "ncclBroadcast"};
+const char *const kind_names[] = {"ncclSend", "ncclRecv", "ncclAllGather", "ncclReduce",
+                                  "ncclReduceScatter"};
 
 size_t type_bytes(ncclDataType_t type) {
     switch (type) {
@@ -26,15 +26,13 @@ size_t type_bytes(ncclDataType_t type) {
     }
 }
 
-size_t sent_bytes(const Call &c, int me, int size) {
+size_t sent_bytes(const Call &c, int size) {
     size_t bytes = c.count * type_bytes(c.type);
     switch (c.kind) {
     case RECV:
         return 0;
     case REDUCE_SCATTER:
         return bytes * (size_t)size;
-    case BROADCAST:
-        return c.peer == me ? bytes : 0;
     default:
         return bytes;
     }
@@ -47,7 +45,7 @@ struct Wire {
     uint64_t count;
 };
 
-std::string calls_pack(const std::vector<Call> &calls, int me, int size) {
+std::string calls_pack(const std::vector<Call> &calls, int size) {
     uint64_t n = calls.size();
     std::string bytes(reinterpret_cast<const char *>(&n), sizeof n);
     for (const Call &c : calls) {
@@ -55,7 +53,7 @@ std::string calls_pack(const std::vector<Call> &calls, int me, int size) {
         bytes.append(reinterpret_cast<const char *>(&w), sizeof w);
     }
     for (const Call &c : calls)
-        if (size_t sent = sent_bytes(c, me, size))
+        if (size_t sent = sent_bytes(c, size))
             bytes.append(c.send, sent);
     return bytes;
 }
@@ -69,7 +67,7 @@ std::vector<Call> calls_unpack(const std::string &bytes, int sender, int size) {
         Wire w;
         memcpy(&w, wire, sizeof w);
         Call c = {(Kind)w.kind, sent, nullptr, w.count, (ncclDataType_t)w.type, w.peer};
-        sent += sent_bytes(c, sender, size);
+        sent += sent_bytes(c, size);
         calls.push_back(c);
     }
     if (sent != bytes.data() + bytes.size())

@@ -10,7 +10,7 @@
 
 namespace cusim {
 
-enum Kind { SEND, RECV, ALL_GATHER, REDUCE, REDUCE_SCATTER, BROADCAST };
+enum Kind { SEND, RECV, ALL_GATHER, REDUCE, REDUCE_SCATTER };
 extern const char *const kind_names[];
 
 struct Call {
@@ -24,10 +24,10 @@ struct Call {
 
 size_t type_bytes(ncclDataType_t type);
 // What rank `me` of `size` ranks gives the others by a call, from c.send on.
-size_t sent_bytes(const Call &c, int me, int size);
+size_t sent_bytes(const Call &c, int size);
 
 // The calls of a launch with all that they send, and back: the calls' `send` then lie in `bytes`.
-std::string calls_pack(const std::vector<Call> &calls, int me, int size);
+std::string calls_pack(const std::vector<Call> &calls, int size);
 std::vector<Call> calls_unpack(const std::string &bytes, int sender, int size);
 
 // What CUSIM_NCCL_FAULT="WHAT RANK LAUNCH" asks for, at the first call of that launch (from 0) of

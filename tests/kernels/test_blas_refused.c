@@ -80,9 +80,7 @@ static void train(void *context, struct Rank *r) {
         fail_msg("%s", e.text);
     for (int i = run->resumed; i < STEPS; i++) {
         run->loss[i] = tiny_step(r).loss;
-        if (i == 0 && run->folder &&
-            checkpoint_save(&r->zero, run->folder, "a run\n", (struct CheckpointKeep){.newest = 1},
-                            &e))
+        if (i == 0 && run->folder && checkpoint_save(&r->zero, run->folder, "a run\n", NULL, &e))
             fail_msg("%s", e.text);
     }
     run->hash = zero_weights_hash(&r->zero);

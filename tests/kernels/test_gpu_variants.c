@@ -130,8 +130,7 @@ static void run_leg(void *context, struct Rank *r) {
         tiny_step(r);
     int err = leg->resume ? checkpoint_resume(&r->zero, (const char *const[]){leg->folder, NULL},
                                               "auto", "a run\n", NULL, &e)
-                          : checkpoint_save(&r->zero, leg->folder, "a run\n",
-                                            (struct CheckpointKeep){.newest = 1}, &e);
+                          : checkpoint_save(&r->zero, leg->folder, "a run\n", NULL, &e);
     if (!err)
         tiny_step(r);
     uint64_t hash = zero_weights_hash(&r->zero);

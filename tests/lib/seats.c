@@ -35,7 +35,6 @@ static void open_groups(struct RankInfo *s, const struct SeatsJob *job, int rank
 static void open_seat(struct RankInfo *s, const struct SeatsJob *job, int rank,
                       struct ThreadGroup *g) {
     struct Error e = {0};
-    struct ZeroPlan plan;
     CHECK(!device_open_cpu(&s->device, 1, NULL, &e), "%s", e.text);
     open_groups(s, job, rank, g);
     for (int t = 0; t < NTIER; t++)
@@ -47,7 +46,7 @@ static void open_seat(struct RankInfo *s, const struct SeatsJob *job, int rank,
                                   .dtype = job->dtype,
                                   .masters = master_ops(MASTER_FP32),
                                   .tier = s->tier};
-    CHECK(!zero_plan(&plan, &options, &e), "%s", e.text);
+    struct ZeroPlan plan = zero_plan(&options);
     s->zero = (struct Zero){.device = s->device,
                             .all = s->all,
                             .shard_group = s->dp,

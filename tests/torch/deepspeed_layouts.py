@@ -23,9 +23,8 @@ OUT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "fixtures",
 CLASSES = {"fixed": theirs.FixedSparsityConfig, "variable": theirs.VariableSparsityConfig,
            "bigbird": theirs.BigBirdSparsityConfig,
            "local": theirs.LocalSlidingWindowSparsityConfig,
-           "bslongformer": theirs.BSLongformerSparsityConfig, "dense": theirs.DenseSparsityConfig}
+           "bslongformer": theirs.BSLongformerSparsityConfig}
 CASES = [
-    ("dense", {}, 2, 5),
     ("fixed", {}, 2, 13),
     ("fixed", {"num_local_blocks": 8, "num_global_blocks": 2}, 1, 19),
     ("fixed", {"num_local_blocks": 4, "num_global_blocks": 1, "different_layout_per_head": True,
@@ -61,8 +60,7 @@ def rows_of(layout):
 
 with open(OUT, "w") as out:
     for mode, keys, heads, blocks in CASES:
-        way = {} if mode == "dense" else {"attention": "unidirectional"}
-        config = CLASSES[mode](num_heads=heads, block=16, **keys, **way)
+        config = CLASSES[mode](num_heads=heads, block=16, attention="unidirectional", **keys)
         flag = ",".join(f"{key}={text_of(value)}" for key, value in keys.items())
         out.write(f"{mode}{':' if flag else ''}{flag} {heads} {blocks}\n")
         for layout in config.make_layout(16 * blocks):

@@ -74,8 +74,7 @@ TEST(fault_14_24_resume_is_bitwise) {
         tiny_open(&r, &s, 1);
         for (int i = 0; i < STEPS; i++)
             tiny_step(&r);
-        assert_int_equal(
-            checkpoint_save(&r.zero, folder, "run 1\n", (struct CheckpointKeep){0}, &e), 0);
+        assert_int_equal(checkpoint_save(&r.zero, folder, "run 1\n", NULL, &e), 0);
         rank_close(&r);
         tiny_open(&r, &s, 99); // other weights, so that a state that is not loaded shows
         if (checkpoint_resume(&r.zero, (const char *const[]){folder, NULL}, "auto", "run 1\n", NULL,
@@ -143,8 +142,7 @@ TEST(resume_keeps_the_loss_scale) {
         uint64_t updates = r.zero.updates;
         used_in_part |= saved.hysteresis == 2;
         in_a_window |= saved.good % 3 != 0 && updates < r.zero.step;
-        assert_int_equal(
-            checkpoint_save(&r.zero, folder, "run 1\n", (struct CheckpointKeep){0}, &e), 0);
+        assert_int_equal(checkpoint_save(&r.zero, folder, "run 1\n", NULL, &e), 0);
         rank_close(&r);
         tiny_open(&r, &s, 99);
         assert_int_equal(checkpoint_resume(&r.zero, (const char *const[]){folder, NULL}, "auto",

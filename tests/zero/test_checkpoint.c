@@ -74,9 +74,9 @@ static void open_at_step(struct Rank *r, int steps) {
         tiny_step(r);
 }
 
-static void save(struct Rank *r, const char *folder, size_t keep) {
+static void save(struct Rank *r, const char *folder) {
     struct Error e = {0};
-    if (checkpoint_save(&r->zero, folder, identity, (struct CheckpointKeep){.newest = keep}, &e))
+    if (checkpoint_save(&r->zero, folder, identity, NULL, &e))
         fail_msg("%s", e.text);
 }
 
@@ -108,10 +108,11 @@ TEST(the_newest_are_kept) {
     open_at_step(&r, 0);
     for (int i = 0; i < 4; i++) {
         tiny_step(&r);
-        save(&r, folder, 2);
+        save(&r, folder);
     }
-    save(&r, folder, 2); // the same step again
+    save(&r, folder); // the same step again
     rank_close(&r);
+    checkpoint_prune(folder, 4, (struct CheckpointKeep){.newest = 2});
     assert_false(exists(folder, "step-00000002"));
     assert_true(exists(folder, "step-00000003"));
     assert_true(exists(folder, "step-00000004"));
@@ -124,9 +125,9 @@ TEST(a_damaged_checkpoint_is_refused) {
     char *folder = *state;
     struct Rank r;
     open_at_step(&r, 1);
-    save(&r, folder, 0);
+    save(&r, folder);
     tiny_step(&r);
-    save(&r, folder, 0);
+    save(&r, folder);
     rank_close(&r);
     assert_int_equal(resumed_step(folder), 2);
     char *path = base_format("%s/step-00000002/rank-0000.state", folder);
@@ -159,7 +160,7 @@ TEST(a_checkpoint_of_another_run_is_refused_by_name) {
     struct Rank r;
     struct Error e = {0};
     open_at_step(&r, 1);
-    save(&r, folder, 0);
+    save(&r, folder);
     uint64_t hash = zero_weights_hash(&r.zero);
     tiny_step(&r);
     uint64_t later = zero_weights_hash(&r.zero);
@@ -206,7 +207,7 @@ TEST(what_differs_is_a_flag_by_its_name) {
         {"", "E_CHECKPOINT_IDENTITY \"--kernels plain\""},
     };
 #undef RUN
-    assert_int_equal(checkpoint_save(&r.zero, folder, mine, (struct CheckpointKeep){0}, &e), 0);
+    assert_int_equal(checkpoint_save(&r.zero, folder, mine, NULL, &e), 0);
     char *path = checkpoint_path(folder, 1);
     for (size_t i = 0; i < sizeof other / sizeof other[0]; i++) {
         assert_int_equal(checkpoint_load(&r.zero, path, other[i].identity, &e), -EINVAL);
@@ -241,8 +242,7 @@ TEST(a_checkpoint_of_another_format_is_refused) {
     static const struct {
         char number;
         const char *said;
-    } formats[] = {{'2', "E_CHECKPOINT_FORMAT 5 to 20"},
-                   {'4', "E_CHECKPOINT_FORMAT 5 to 20"},
+    } formats[] = {{'4', "E_CHECKPOINT_FORMAT"},
                    {':', "E_CHECKPOINT_FORMAT"},
                    {'9', "E_CHECKPOINT_DAMAGED sizes"}}; // its table of groups is longer
     for (size_t i = 0; i < sizeof formats / sizeof formats[0]; i++) {
@@ -251,7 +251,7 @@ TEST(a_checkpoint_of_another_format_is_refused) {
         struct Rank r;
         struct Error e = {0};
         open_at_step(&r, 2);
-        save(&r, folder, 0);
+        save(&r, folder);
         set_format(path, formats[i].number);
         assert_int_equal(checkpoint_resume(&r.zero, (const char *const[]){folder, NULL}, "auto",
                                            identity, NULL, &e),
@@ -297,7 +297,7 @@ TEST(adapters_are_of_their_base) {
     assert_int_equal(mkdir(adapters, 0755), 0);
     open_on_base(&r, &s, 1);
     tiny_step(&r);
-    save(&r, adapters, 0);
+    save(&r, adapters);
     FILE *f = fopen(file, "rb");
     char magic[16];
     struct stat st;
@@ -322,7 +322,7 @@ TEST(adapters_are_of_their_base) {
     open_on_base(&r, &plain, 1);
     load_refused(checkpoint_load, &r, path, "E_CHECKPOINT_BASE holds adapters");
     tiny_step(&r);
-    save(&r, model, 0);
+    save(&r, model);
     load_refused(checkpoint_load, &other, whole, "E_CHECKPOINT_BASE --init run:DIR");
     // A model of a run without adapters is a base.
     assert_int_equal(checkpoint_load_weights(&other.zero, whole, identity, &e), 0);
@@ -353,7 +353,7 @@ TEST(a_second_folder_that_cannot_be_read_is_an_error) {
     struct Error e = {0};
     uint64_t step;
     open_at_step(&r, 1);
-    save(&r, folder, 0);
+    save(&r, folder);
     assert_true(checkpoint_newest(folders, UINT64_MAX, &path, &step, &e) < 0);
     assert_null(path);
     assert_true(checkpoint_resume(&r.zero, folders, "auto", identity, NULL, &e) < 0);
@@ -370,11 +370,11 @@ static int save_with_fault(const char *folder, enum Fault kind, int n) {
         struct Error e = {0};
         open_at_step(&r, 1);
         if (!exists(folder, "step-00000001"))
-            save(&r, folder, 0);
+            save(&r, folder);
         tiny_step(&r);
         fault.kind = kind;
         fault.countdown = n;
-        int err = checkpoint_save(&r.zero, folder, identity, (struct CheckpointKeep){0}, &e);
+        int err = checkpoint_save(&r.zero, folder, identity, NULL, &e);
         _exit(err ? (strchr(e.text, '/') && !strchr(e.text, '\n') ? 1 : 2) : 0);
     }
     int status;

@@ -85,9 +85,9 @@ struct Buffers {
     const struct Case *c;
     size_t all_bytes;
     char *host;   // of all elements, pinned
-    char *mem[6]; // summed, whole, shard, gathered, sent, turned; on the device
+    char *mem[5]; // summed, whole, shard, gathered, turned; on the device
 };
-enum { SUMMED, WHOLE, SHARD, GATHERED, SENT, TURNED, NBUFFER };
+enum { SUMMED, WHOLE, SHARD, GATHERED, TURNED, NBUFFER };
 
 static const float START = 3;
 
@@ -126,9 +126,7 @@ static void queue_all(struct Buffers *b) {
     c->ops->reduce_scatter(c, b->mem[SHARD], whole, n, b->c->dtype, true);
     c->ops->all_gather(c, b->mem[GATHERED], whole + at, bytes);
     c->ops->all_to_all(c, b->mem[TURNED], whole, bytes);
-    c->ops->broadcast(c, b->mem[SENT], bytes, c->size - 1);
     c->ops->reduce_scatter(c, whole + at, whole, n, b->c->dtype, false);
-    c->ops->barrier(c);
 }
 
 // How far a sum may be from the one in rank order: not at all, unless NCCL made it.
@@ -178,9 +176,7 @@ static bool turned_right(struct Buffers *b, size_t rank) {
 static bool counts_agree(const struct Comm *c, size_t shard_bytes) {
     uint64_t once = (uint64_t)(c->size - 1) * shard_bytes;
     return c->sent.bytes[COMM_ALL_REDUCE] == 2 * once && c->sent.bytes[COMM_ALL_GATHER] == once &&
-           c->sent.bytes[COMM_REDUCE_SCATTER] == 2 * once && !c->sent.bytes[COMM_BARRIER] &&
-           c->sent.bytes[COMM_ALL_TO_ALL] == once &&
-           c->sent.bytes[COMM_BROADCAST] == (c->rank == c->size - 1 ? once : 0);
+           c->sent.bytes[COMM_REDUCE_SCATTER] == 2 * once && c->sent.bytes[COMM_ALL_TO_ALL] == once;
 }
 
 static const char *look_at_all(struct Buffers *b) {
@@ -190,7 +186,6 @@ static const char *look_at_all(struct Buffers *b) {
            : !sums_right(b, WHOLE, rank * n, rank * n, n, NULL)        ? "reduce_scatter in place"
            : !copies_right(b, GATHERED, n * (size_t)b->c->ranks, -1)   ? "all_gather"
            : !turned_right(b, rank)                                    ? "all_to_all"
-           : !copies_right(b, SENT, n, b->c->ranks - 1)                ? "broadcast"
            : !counts_agree(b->end->comm, n * dtype_size(b->c->dtype))  ? "the count of bytes"
                                                                        : NULL;
 }
@@ -204,7 +199,7 @@ static void run_case(void *context, int rank, struct ThreadGroup *group) {
     queue_all(&b);
     device_sync_queue(end.device, QUEUE_COMM);
     c->wrong[rank] = look_at_all(&b);
-    end.comm->ops->barrier(end.comm); // others may still read
+    end.comm->ops->all_gather(end.comm, b.mem[GATHERED], b.mem[GATHERED], 4); // all have looked
     device_sync_queue(end.device, QUEUE_COMM);
     buffers_close(&b);
     end_close(&end);
@@ -322,13 +317,13 @@ static void go_astray(void *context, int rank, struct ThreadGroup *group) {
     end_open(&end, group, rank, 3, &way->settings, 0.5);
     char *mem = end.device->ops->alloc(end.device, 3 * 64);
     struct Comm *c = end.comm;
-    c->ops->barrier(c); // so far they agree
     device_zero(end.device, QUEUE_COMM, mem, 3 * 64);
+    c->ops->all_gather(c, mem, mem + rank * 32, 32); // so far they agree
     device_sync_queue(end.device, QUEUE_COMM);
     if (way->how == BROKEN_LINK ? rank != 1 : rank == 1 && way->how == ABSENT)
         stay_away(1000);
     if (rank == 1 && way->how == OTHER_KIND)
-        c->ops->broadcast(c, mem, 32, 0);
+        c->ops->reduce_scatter(c, mem, mem, 8, F32, false);
     else
         c->ops->all_gather(c, mem, mem + rank * 32, rank == 1 && way->how == OTHER_SIZE ? 16 : 32);
     if (way->how == BROKEN_LINK) // after it was queued: only who watches will know
@@ -368,7 +363,7 @@ TEST(fault_10_ranks_out_of_step_are_named) {
     struct Way way = {OTHER_SIZE, {.check = true}};
     expect_said(way, 2, "E_COLLECTIVES_DIFFER rank 1 at 1, all_gather of 16 bytes");
     way.how = OTHER_KIND;
-    expect_said(way, 2, "E_COLLECTIVES_DIFFER rank 1 at 1, broadcast of 32 bytes");
+    expect_said(way, 2, "E_COLLECTIVES_DIFFER rank 1 at 1, reduce_scatter of 32 bytes");
     way.settings.check = false;
     if (over_nccl) // then the simulator says what the real one would hang in
         expect_said(way, 99, "NCCL: calls that do not fit");

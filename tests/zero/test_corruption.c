@@ -95,8 +95,7 @@ static void flip_all(void *context, struct Rank *r) {
     struct Error e = {0};
     for (int step = 1; step <= 2; step++) {
         tiny_step(r);
-        CHECK(checkpoint_save(z, f->folder, identity, (struct CheckpointKeep){0}, &e) == 0, "%s",
-              e.text);
+        CHECK(checkpoint_save(z, f->folder, identity, NULL, &e) == 0, "%s", e.text);
         uint64_t hash = zero_weights_hash(z);
         if (step == 1 && z->shard_group->rank == 0)
             f->before = hash;

@@ -119,8 +119,7 @@ static void stop_or_resume(void *context, struct Rank *r) {
     int rank = r->shard_group->rank;
     if (!s->resumed) {
         tiny_step(r);
-        if (checkpoint_save(&r->zero, s->folder, "a run\n", (struct CheckpointKeep){.newest = 1},
-                            &e))
+        if (checkpoint_save(&r->zero, s->folder, "a run\n", NULL, &e))
             fail_msg("%s", e.text);
         s->bytes[rank] = device_get_choices(r->device, NULL, 0);
         s->choices[rank] = base_alloc(s->bytes[rank]);

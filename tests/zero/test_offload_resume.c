@@ -100,8 +100,7 @@ static void run_leg(void *context, struct Rank *r) {
         if (r->shard_group->rank == 0)
             leg->step[i] = step;
         if (leg->saves_each || i + 1 == leg->steps)
-            err = checkpoint_save(&r->zero, disk_folder, leg->text,
-                                  (struct CheckpointKeep){.newest = 1}, &e);
+            err = checkpoint_save(&r->zero, disk_folder, leg->text, NULL, &e);
     }
     if (!err)
         keep_state(r, &leg->saved);

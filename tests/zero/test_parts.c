@@ -19,8 +19,7 @@ static void save(struct SeatsJob *job, struct Zero *z) {
     seats_fill(z, NSTATE);
     z->step = z->known = 3;
     z->updates = 2;
-    seats_note(job, z, checkpoint_save(z, job->folder, identity, (struct CheckpointKeep){0}, &e),
-               &e);
+    seats_note(job, z, checkpoint_save(z, job->folder, identity, NULL, &e), &e);
 }
 
 static void load(struct SeatsJob *job, struct Zero *z) {

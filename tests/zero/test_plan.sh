@@ -62,7 +62,7 @@ assert (p["ranks"], p["stage"], p["dtype"]) == (4, 3, "bf16")
 assert p["model"]["parameters"] == (50257 + 256 + 2) * 768 + 12 * (12 * 768**2 + 13 * 768)
 assert 0 < p["process"] and p["all"] == p["process"] + 4 * p["peak"]
 t = p["traffic"]
-assert t["reduce_scatter"] == 2 * p["model"]["padded"] // 4 * 3 and t["broadcast"] == 0, t
+assert t["reduce_scatter"] == 2 * p["model"]["padded"] // 4 * 3 and t["swap"] == 0, t
 P
     )
     result $? "--json parses, and its sums hold" "$said"

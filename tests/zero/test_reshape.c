@@ -73,7 +73,7 @@ static void run_leg(void *context, struct Rank *r) {
     for (int i = 0; i < mine.steps && !mine.err; i++)
         mine.loss[i] = tiny_step(r).loss;
     if (mine.saves && !mine.err)
-        mine.err = checkpoint_save(&r->zero, mine.folder, identity, (struct CheckpointKeep){0}, &e);
+        mine.err = checkpoint_save(&r->zero, mine.folder, identity, NULL, &e);
     mine.hash = zero_weights_hash(&r->zero);
     snprintf(mine.text, sizeof mine.text, "%s", e.text);
     if (r->shard_group->rank == 0)

@@ -211,11 +211,8 @@ static void test_other_names_are_of_one_flag(void **state) {
 
 static void test_there_are_four_stages(void **state) {
     (void)state;
-    struct ZeroPlan plan;
-    struct Tier tier[NTIER] = {0};
-    struct Error e;
-    assert_error(zero_plan(&plan, &(struct ZeroOptions){.stage = 4, .tier = tier}, &e), -EINVAL, &e,
-                 "E_STAGE --zero 4");
+    assert_non_null(zero_stage(3));
+    assert_null(zero_stage(4));
 }
 
 // What this machine has: the oracle, and kernels that are none, multiply nothing natively.

@@ -296,7 +296,7 @@ static void reduce_and_look(void *context, int rank, struct ThreadGroup *group) 
     chain_add(&state.chain[REDUCE], &hop_reduce_scatter, NULL);
     CHECK(!wire_open(&w, &z, &tier, &e), "%s", e.text);
     s->right[rank] = reduces_right(&z, s->near, rank);
-    c->ops->barrier(c); // the others may still read
+    c->ops->all_gather(c, &z, &z, 0); // the others may still read
     device_sync_queue(d, QUEUE_COMM);
     wire_close(&w);
     device_close_event(d, z.handed_over[1][QUEUE_COMPUTE]);

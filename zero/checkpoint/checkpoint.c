@@ -89,10 +89,10 @@ static int finish_tmp(const struct CheckpointSave *s, struct Error *e) {
 }
 
 int checkpoint_begin(struct CheckpointSave *s, struct Zero *z, const char *folder,
-                     struct CheckpointKeep keep, struct Error *e) {
+                     const struct LocalDisk *disk, struct Error *e) {
     *s = (struct CheckpointSave){.step = z->step,
-                                 .keep = keep,
-                                 .is_writer = local_disk_is_writer(keep.disk, z->all->rank),
+                                 .disk = disk,
+                                 .is_writer = local_disk_is_writer(disk, z->all->rank),
                                  .home = -1,
                                  .folder = base_format("%s", folder),
                                  .path = checkpoint_path(folder, z->step),
@@ -103,27 +103,16 @@ int checkpoint_begin(struct CheckpointSave *s, struct Zero *z, const char *folde
         z->all->rank == 0) // the first TP rank's is saved, and the run goes on
         log_line(LOG_NORMAL, "step %llu: %s", (unsigned long long)s->step, why.text);
     int err = s->is_writer ? begin_tmp(s, e) : 0;
-    if (disk_is_local(keep.disk)) {
-        uint64_t word = checkpoint_local_word(z);
+    if (disk_is_local(disk)) {
+        uint64_t word = zero_share(z, local_disk_word())[0];
         if (s->is_writer && !err)
-            err = checkpoint_mark(s->tmp_path, word, keep.disk, e);
+            err = checkpoint_mark(s->tmp_path, word, disk, e);
     }
     return zero_agree(z, err);
 }
 
-static void prune_older(struct CheckpointSave *s) {
-    struct CheckpointRefused *refused = s->keep.refused;
-    if (!s->named || !is_at_home(s))
-        return;
-    // Forgets that this step was refused: it is saved anew, whatever was wrong with the old one.
-    for (size_t i = 0; refused && i < refused->n; i++)
-        if (refused->step[i] == s->step)
-            refused->step[i--] = refused->step[--refused->n];
-    checkpoint_prune(s->folder, s->step, s->keep);
-}
-
 int checkpoint_end(struct CheckpointSave *s, int err, struct Error *e) {
-    bool home = s->is_writer && is_at_home(s), failed = err != 0;
+    bool home = s->is_writer && is_at_home(s);
     if (s->is_writer && !err)
         err = home ? finish_tmp(s, e)
                    : error_set(e, -ESTALE, E_FOLDER_REPLACED,
@@ -132,20 +121,14 @@ int checkpoint_end(struct CheckpointSave *s, int err, struct Error *e) {
                                s->folder, (unsigned long long)s->step);
     if (home && err)
         checkpoint_remove(s->tmp_path);
-    s->named = home && !err && !failed;
+    s->named = home && !err;
     s->ended = true;
-    if (!disk_is_local(s->keep.disk))
-        prune_older(s);
     return err;
 }
 
-// With several disks, a power cut between two renames leaves a checkpoint that not all of them
-// have: the one before it must still be there, and is removed only when all have this one.
 void checkpoint_close(struct CheckpointSave *s, int err) {
-    if (disk_is_local(s->keep.disk) && err && s->named && is_at_home(s))
+    if (disk_is_local(s->disk) && err && s->named && is_at_home(s))
         checkpoint_remove(s->path);
-    else if (disk_is_local(s->keep.disk) && !err)
-        prune_older(s);
     if (s->home >= 0)
         close(s->home);
     free(s->folder);
@@ -155,9 +138,9 @@ void checkpoint_close(struct CheckpointSave *s, int err) {
 }
 
 int checkpoint_save(struct Zero *z, const char *folder, const char *identity,
-                    struct CheckpointKeep keep, struct Error *e) {
+                    const struct LocalDisk *disk, struct Error *e) {
     struct CheckpointSave s;
-    int err = checkpoint_begin(&s, z, folder, keep, e);
+    int err = checkpoint_begin(&s, z, folder, disk, e);
     if (!err)
         err = zero_agree(z, checkpoint_write(z, s.tmp_path, identity, e));
     err = zero_agree(z, checkpoint_end(&s, err, e));

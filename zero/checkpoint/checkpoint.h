@@ -45,19 +45,18 @@ struct CheckpointRefused {
     size_t n;
 };
 
-// The checkpoints that stay after one was saved.
+// The checkpoints that stay when older ones are removed.
 struct CheckpointKeep {
     size_t newest;                     // so many, and those between them; 0: all
     struct CheckpointRefused *refused; // these are not counted; NULL: none
     uint64_t best;                     // a step whose checkpoint stays; 0: none
-    const struct LocalDisk *disk;      // who writes `folder` on which disk; NULL: rank 0, for all
 };
 
-// Saves z's state as step z->step below `folder` (OUT/checkpoints, made if missing), then removes
-// older checkpoints that `keep` does not name. Waits for the device. Errors: -errno of the write,
-// with nothing half-written left and older checkpoints untouched.
+// Saves z's state as step z->step below `folder` (OUT/checkpoints, made if missing). Older
+// checkpoints stay. disk: who writes `folder` on which disk; NULL: rank 0, for all. Waits for the
+// device. Errors: -errno of the write, with nothing half-written left.
 int checkpoint_save(struct Zero *z, const char *folder, const char *identity,
-                    struct CheckpointKeep keep, struct Error *e);
+                    const struct LocalDisk *disk, struct Error *e);
 
 // Removes an unfinished checkpoint that a dead run has left. Errors: -EEXIST if what lies at its
 // path is not ours; -errno.
@@ -77,7 +76,7 @@ int shared_check(struct Zero *z, struct Error *e);
 struct CheckpointSave {
     char *folder, *path, *tmp_path; // its final name, and where it is written; NULL: none
     uint64_t step;
-    struct CheckpointKeep keep;
+    const struct LocalDisk *disk;
     bool is_writer;    // this rank makes and names it, on its disk
     bool ended, named; // checkpoint_end was called; and it has its name
     int home;          // `folder`, held open by its writer: it may lose that name; -1: not held
@@ -86,15 +85,15 @@ struct CheckpointSave {
 // Makes the temporary folder, on one rank per disk. All ranks call it. Errors: -errno; -EEXIST if
 // what lies there is not ours. Call checkpoint_end and checkpoint_close in any case.
 int checkpoint_begin(struct CheckpointSave *s, struct Zero *z, const char *folder,
-                     struct CheckpointKeep keep, struct Error *e);
+                     const struct LocalDisk *disk, struct Error *e);
 // Writes this rank's file into `folder`, and forces it to the disk. Errors: -errno.
 int checkpoint_write(struct Zero *z, const char *folder, const char *identity, struct Error *e);
 // Called when all ranks' files are whole (err: what they agreed on): gives the folder its name, or
 // removes it; on the ranks that write a disk's folders. If `folder` is another one by now, it
 // touches nothing. Errors: err; -ESTALE another folder; -errno.
 int checkpoint_end(struct CheckpointSave *s, int err, struct Error *e);
-// Called after all of these (err: what they agreed on). With several disks each has its own now,
-// and older checkpoints may go; or, after an error, none keeps it. Frees s.
+// Called after all of these (err: what they agreed on). With several disks each has its own now;
+// or, after an error, none keeps it. Frees s.
 void checkpoint_close(struct CheckpointSave *s, int err);
 
 // Returns the bytes of a snapshot; late: with the weights of a delayed update.
@@ -111,9 +110,7 @@ int checkpoint_snapshot_close(struct Snapshot *s, struct Error *e);
 
 // ---- local.c: the mark of one save, with several disks ----
 
-// Returns a random word for a save; the same on all ranks.
-uint64_t checkpoint_local_word(struct Zero *z);
-// Writes the mark into a folder. Errors: -errno.
+// Writes the mark into a folder; word: of this save, the same on all ranks. Errors: -errno.
 int checkpoint_mark(const char *folder, uint64_t word, const struct LocalDisk *disk,
                     struct Error *e);
 

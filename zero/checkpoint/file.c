@@ -296,22 +296,6 @@ static int recognize_format(const char seen[MAGIC_BYTES]) {
     return 0;
 }
 
-// Fills in the error for a file of no known format.
-static int refuse_format(const char *path, const char seen[MAGIC_BYTES], struct Error *e) {
-    struct Magic usual = magic_of(USUAL);
-    bool older = memcmp(seen, usual.text, 13) == 0 && seen[13] >= '1' && seen[13] < '0' + USUAL &&
-                 memcmp(seen + 14, usual.text + 14, 2) == 0;
-    if (older)
-        return error_set(e, -EBADMSG, E_CHECKPOINT_FORMAT,
-                         "checkpoint %s has format %c, which an older version of this program "
-                         "wrote; expected %d to %d: use that version, or another checkpoint",
-                         path, seen[13], USUAL, NFORMAT - 1);
-    return error_set(e, -EBADMSG, E_CHECKPOINT_FORMAT,
-                     "%s is no checkpoint that this program can read: it is damaged, or of another "
-                     "program or version; use the checkpoint of another step",
-                     path);
-}
-
 static struct CheckpointHead head_of(const struct Fixed *f) {
     struct CheckpointHead h = {.step = f->step,
                                .updates = f->updates,
@@ -336,7 +320,10 @@ static int read_head(int fd, const char *path, uint64_t file_bytes, struct Check
         return err;
     int format = recognize_format(seen);
     if (!format || fixed.ngroup > MAX_GROUPS || fixed.identity_bytes > MAX_IDENTITY)
-        return refuse_format(path, seen, e);
+        return error_set(e, -EBADMSG, E_CHECKPOINT_FORMAT,
+                         "%s is no checkpoint that this program can read: it is damaged, or of "
+                         "another program or version; use the checkpoint of another step",
+                         path);
     *h = head_of(&fixed);
     h->narray = format_has(format, LATE) ? NSTATE_LATE : NSTATE;
     h->fixed_bytes = fixed_bytes(format);

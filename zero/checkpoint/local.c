@@ -49,10 +49,6 @@ bool checkpoint_is_mark(const char *name) {
     return word_of(name, &ignored);
 }
 
-uint64_t checkpoint_local_word(struct Zero *z) {
-    return zero_share(z, local_disk_word())[0];
-}
-
 int checkpoint_mark(const char *folder, uint64_t word, const struct LocalDisk *disk,
                     struct Error *e) {
     char name[MARK_NAME_BYTES], *text = base_alloc((size_t)disk->size * LINE_BYTES);

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-const char *const collective_names[NCOLLECTIVE] = {
-    "all_gather", "reduce_scatter", "all_reduce", "all_to_all", "broadcast", "swap", "barrier"};
+const char *const collective_names[NCOLLECTIVE] = {"all_gather", "reduce_scatter", "all_reduce",
+                                                   "all_to_all", "swap",           "barrier"};
 
 void comm_set_nodes(struct Comm *c, int ranks) {
     int mine = comm_job_rank(c, c->rank) / ranks;
@@ -28,9 +28,9 @@ struct CommCall comm_call(struct Comm *c, enum Collective kind, enum Dtype dtype
     return (struct CommCall){c->calls++, kind, dtype, bytes};
 }
 
-struct CommCall comm_call_from(struct Comm *c, enum Collective kind, size_t bytes, bool sends) {
+struct CommCall comm_call_swap(struct Comm *c, size_t bytes, bool sends) {
     struct Traffic before = c->sent;
-    struct CommCall call = comm_call(c, kind, F32, bytes);
+    struct CommCall call = comm_call(c, COMM_SWAP, F32, bytes);
     c->sent = sends ? c->sent : before;
     return call;
 }
@@ -90,44 +90,34 @@ bool comm_calls_agree(const struct Comm *c, const struct CommCall calls[], char 
 
 // ---- which ranks are missing ----
 
-struct RankNames {
-    char *text;
-    size_t bytes, length;
-};
-
-// Appends " R", if there is space for it.
-static void append_rank(struct RankNames *n, int rank) {
-    if (n->length + 8 < n->bytes)
-        n->length += (size_t)snprintf(n->text + n->length, n->bytes - n->length, " %d", rank);
+char *comm_name_ranks(const struct Comm *c, const bool *marked) {
+    char *names = base_format("%s", "");
+    for (int r = 0; r < c->size && strlen(names) < 150; r++)
+        if (marked[r])
+            base_append(&names, " %d", comm_job_rank(c, r));
+    return names;
 }
 
-int comm_heartbeat(struct Comm *c, uint64_t begun, char *text, size_t text_bytes) {
+char *comm_heartbeat(struct Comm *c, uint64_t begun) {
     bool *gone = base_alloc_zeroed((size_t)c->size * sizeof *gone);
-    struct RankNames names = {text, text_bytes, 0};
-    int lost = c->ops->heartbeat(c, begun, gone);
-    for (int r = 0; r < c->size; r++)
-        if (gone[r])
-            append_rank(&names, comm_job_rank(c, r));
+    char *names = c->ops->heartbeat(c, begun, gone) ? comm_name_ranks(c, gone) : NULL;
     free(gone);
-    return lost;
+    return names;
 }
 
-void comm_collect_progress(struct Comm *c, uint64_t mine, uint64_t needed, char *text,
-                           size_t text_bytes) {
-    uint64_t *begun = base_alloc_zeroed((size_t)c->size * sizeof *begun);
-    char silent_text[160] = "", behind_text[160] = "";
-    struct RankNames silent = {silent_text, sizeof silent_text, 0},
-                     behind = {behind_text, sizeof behind_text, 0};
+char *comm_collect_progress(struct Comm *c, uint64_t mine, uint64_t needed) {
+    size_t size = (size_t)c->size;
+    uint64_t *begun = base_alloc_zeroed(size * sizeof *begun);
+    bool *is_silent = base_alloc_zeroed(size), *is_behind = base_alloc_zeroed(size);
     c->ops->collect_progress(c, mine, begun);
-    for (int r = 0; r < c->size; r++)
-        if (begun[r] == COMM_NO_SIGN)
-            append_rank(&silent, comm_job_rank(c, r));
-        else if (begun[r] < needed)
-            append_rank(&behind, comm_job_rank(c, r));
-    snprintf(text, text_bytes, "%s%s%s%s%s", silent_text[0] ? "; no sign of rank" : "", silent_text,
-             behind_text[0] ? "; it has not been begun by rank" : "", behind_text,
-             silent_text[0] || behind_text[0] ? "" : "; all ranks are in it");
-    free(begun);
+    for (size_t r = 0; r < size; r++) {
+        is_silent[r] = begun[r] == COMM_NO_SIGN;
+        is_behind[r] = begun[r] < needed;
+    }
+    const char *silent = comm_name_ranks(c, is_silent), *behind = comm_name_ranks(c, is_behind);
+    return base_format("%s%s%s%s%s", *silent ? "; no sign of rank" : "", silent,
+                       *behind ? "; it has not been begun by rank" : "", behind,
+                       *silent || *behind ? "" : "; all ranks are in it");
 }
 
 // ---- failing ----

@@ -10,8 +10,7 @@
 //
 // The bytes that a rank sends are counted by kind. Per call, with n elements of a shard on each of
 // `size` ranks: reduce_scatter, all_gather and all_to_all (size - 1) * n elements, all_reduce twice
-// that; a broadcast its bytes, counted at the root alone as (size - 1) times; a sendrecv ("swap" in
-// reports) its bytes, counted where they are sent.
+// that; a sendrecv ("swap" in reports) its bytes, counted where they are sent.
 //
 // A rank that fails, or does not come within the time-out, ends the job with one line that names
 // it. The job cannot go on without a rank, since its shards are gone.
@@ -28,9 +27,8 @@ enum Collective {
     COMM_REDUCE_SCATTER,
     COMM_ALL_REDUCE,
     COMM_ALL_TO_ALL,
-    COMM_BROADCAST,
     COMM_SWAP,
-    COMM_BARRIER,
+    COMM_BARRIER, // no call: the opening of a group, and what hosts do apart from all queues
     NCOLLECTIVE
 };
 
@@ -67,10 +65,8 @@ struct CommOps {
     // `from` has `bytes` bytes for each rank, in rank order; `to`, which is not `from`, receives
     // this rank's from all ranks, itself included, in rank order.
     void (*all_to_all)(struct Comm *, void *to, const void *from, size_t bytes);
-    void (*broadcast)(struct Comm *, void *mem, size_t bytes, int root);
     // In a group of two: `bytes` bytes each way, or one way; NULL: nothing is received, or sent.
     void (*sendrecv)(struct Comm *, void *to, const void *from, size_t bytes);
-    void (*barrier)(struct Comm *); // in the queue's order; the caller goes on at once
     // Between the ranks' hosts, apart from all queues; only groups of threads or processes have
     // these. compare: waits for all, and ends the job unless all are about to make this call.
     // share: all[r] becomes rank r's word. claim: this rank reports what goes wrong now; another
@@ -156,8 +152,8 @@ _Noreturn void comm_fail(struct Comm *c, enum ErrorId id, const char *format, ..
 // Counts what this rank will send, and returns the call's description. Work queued until
 // comm_queued is labelled as this collective.
 struct CommCall comm_call(struct Comm *c, enum Collective kind, enum Dtype dtype, size_t bytes);
-// Does the same where not all ranks send: only the root of a broadcast, or a sendrecv's sender.
-struct CommCall comm_call_from(struct Comm *c, enum Collective kind, size_t bytes, bool sends);
+// Does the same for a sendrecv, in which not all ranks send.
+struct CommCall comm_call_swap(struct Comm *c, size_t bytes, bool sends);
 void comm_queued(struct Comm *c);
 
 // Compares every rank's call with that of the first. False: `text` names the first rank that
@@ -165,12 +161,13 @@ void comm_queued(struct Comm *c);
 bool comm_calls_agree(const struct Comm *c, const struct CommCall calls[], char *text,
                       size_t text_bytes);
 
-// Calls heartbeat (struct CommOps). Returns how many ranks' processes are gone; `text` names them.
-int comm_heartbeat(struct Comm *c, uint64_t begun, char *text, size_t text_bytes);
-// Collects the progress of all ranks; `text` names the ranks that give no sign, or have begun less
-// than `needed` collectives.
-void comm_collect_progress(struct Comm *c, uint64_t mine, uint64_t needed, char *text,
-                           size_t text_bytes);
+// Names the marked ranks of the group for an error line, as far as it has space: " 1 3".
+char *comm_name_ranks(const struct Comm *c, const bool *marked);
+// Calls heartbeat (struct CommOps). Names the ranks whose processes are gone; NULL: none.
+char *comm_heartbeat(struct Comm *c, uint64_t begun);
+// Called when the job is about to end: collects the progress of all ranks, and names those that
+// give no sign, or have begun less than `needed` collectives.
+char *comm_collect_progress(struct Comm *c, uint64_t mine, uint64_t needed);
 
 // Copies between the ranks' hosts: see broadcast_host. False: all ranks are in this process.
 bool comm_broadcast_host(struct Comm *c, void *mem, size_t bytes, int root);

@@ -8,9 +8,7 @@
 //   all_gather       exchange: my shard's piece to all, theirs to their offsets in `whole`
 //   all_reduce       reduce_scatter in place, then all_gather
 //   all_to_all       exchange: each rank's piece to it, theirs to their offsets in `to`
-//   broadcast        the root only sends, the others receive from it alone
 //   sendrecv         exchange: mine to the other of two, its to me; or one of these
-//   barrier          an exchange of nothing
 //
 // MPI's own reductions promise no order of summation; this one gives the bits of comm/thread.c.
 //
@@ -214,7 +212,7 @@ static void copy_to_host(const struct Exchange *x) {
 static void copy_from_host(const struct Exchange *x) {
     struct MpiComm *c = x->comm;
     for (int r = 0; r < c->comm.size && x->recv && x->bytes; r++)
-        if (r != c->comm.rank && (x->from == FROM_ALL || x->from == r))
+        if (r != c->comm.rank)
             device_copy(c->comm.device, c->comm.queue, x->recv + (size_t)r * x->recv_step,
                         c->in + (size_t)r * c->piece, x->bytes);
 }
@@ -320,37 +318,14 @@ static void mpi_all_to_all(struct Comm *comm, void *to, const void *from, size_t
     comm_queued(comm);
 }
 
-static void mpi_broadcast(struct Comm *comm, void *mem, size_t bytes, int root) {
-    bool sends = comm->rank == root;
-    struct MpiComm *c =
-        queue_begin_collective(comm, comm_call_from(comm, COMM_BROADCAST, bytes, sends));
-    for (size_t at = 0; at < bytes; at += c->piece) {
-        char *piece = (char *)mem + at;
-        queue_exchange(&(struct Exchange){.comm = c,
-                                          .send = sends ? piece : NULL,
-                                          .recv = sends ? NULL : piece,
-                                          .bytes = size_min(c->piece, bytes - at),
-                                          .from = root});
-    }
-    comm_queued(comm);
-}
-
 static void mpi_sendrecv(struct Comm *comm, void *to, const void *from, size_t bytes) {
-    struct MpiComm *c =
-        queue_begin_collective(comm, comm_call_from(comm, COMM_SWAP, bytes, from != NULL));
+    struct MpiComm *c = queue_begin_collective(comm, comm_call_swap(comm, bytes, from != NULL));
     for (size_t at = 0; at < bytes; at += c->piece)
         queue_exchange(&(struct Exchange){.comm = c,
                                           .send = from ? (const char *)from + at : NULL,
                                           .recv = to ? (char *)to + at : NULL,
                                           .bytes = size_min(c->piece, bytes - at),
                                           .from = FROM_ALL});
-    comm_queued(comm);
-}
-
-static void mpi_barrier(struct Comm *comm) {
-    struct MpiComm *c = queue_begin_collective(comm, comm_call(comm, COMM_BARRIER, F32, 0));
-    queue_exchange(&(struct Exchange){
-        .comm = c, .send = c->staging->mem, .recv = c->staging->mem, .from = FROM_ALL});
     comm_queued(comm);
 }
 
@@ -406,9 +381,7 @@ static const struct CommOps mpi_ops = {
     .reduce_scatter = mpi_reduce_scatter,
     .all_reduce = mpi_all_reduce,
     .all_to_all = mpi_all_to_all,
-    .broadcast = mpi_broadcast,
     .sendrecv = mpi_sendrecv,
-    .barrier = mpi_barrier,
     .compare = mpi_compare,
     .share = mpi_share_words,
     .broadcast_host = mpi_broadcast_host,

@@ -85,19 +85,15 @@ static bool is_pending(MPI_Request request) {
 // have given no sign; 0: their processes are gone.
 static _Noreturn void fail_naming_ranks(struct MpiComm *c, const bool *named, const char *what,
                                         double seconds) {
-    char ranks[256] = "", after[32] = "";
-    int length = 0;
-    for (int r = 0; r < c->comm.size && length < 200; r++)
-        if (named[r])
-            length += snprintf(ranks + length, sizeof ranks - (size_t)length, " %d",
-                               comm_job_rank(&c->comm, r));
+    char after[32] = "";
     if (seconds > 0)
         snprintf(after, sizeof after, " for %g s", seconds);
     const char *action =
         seconds > 0 ? "resume it if it is stopped, or raise --comm-timeout" : comm_lost_advice;
     comm_fail(&c->comm, E_RANK_SILENT, "collective %llu, %s of %llu bytes: %s%s%s; %s",
               (unsigned long long)c->now.sequence, collective_name(c->now.collective),
-              (unsigned long long)c->now.bytes, what, ranks, after, action);
+              (unsigned long long)c->now.bytes, what, comm_name_ranks(&c->comm, named), after,
+              action);
 }
 
 // Answers all ranks that ask whether this one waits.

@@ -10,9 +10,7 @@
 //   all_gather       ncclAllGather
 //   all_reduce       reduce_scatter in place, then all_gather
 //   all_to_all       grouped ncclSend and ncclRecv
-//   broadcast        ncclBroadcast
 //   sendrecv         grouped ncclSend and ncclRecv, or one of these
-//   barrier          an all_gather of some bytes
 //
 // `native` leaves the sum to ncclReduceScatter, for speed and other bits.
 //
@@ -60,8 +58,7 @@
     X(Recv)                                                                                        \
     X(AllGather)                                                                                   \
     X(Reduce)                                                                                      \
-    X(ReduceScatter)                                                                               \
-    X(Broadcast)
+    X(ReduceScatter)
 
 struct NcclLibrary {
 #define X(name) __typeof__(&nccl##name) name;
@@ -189,11 +186,10 @@ static ncclResult_t poll_error(struct NcclComm *n) {
 }
 
 static void check_other_ranks(struct NcclComm *n, const struct CommCall *now) {
-    char names[128], more[256];
-    if (!comm_heartbeat(n->carrier, n->begun, names, sizeof names))
-        return;
-    snprintf(more, sizeof more, "%s; %s", names, comm_lost_advice);
-    fail_collective(n, now, E_RANK_SILENT, "lost the process of rank", more);
+    const char *names = comm_heartbeat(n->carrier, n->begun);
+    if (names)
+        fail_collective(n, now, E_RANK_SILENT, "lost the process of rank",
+                        base_format("%s; %s", names, comm_lost_advice));
 }
 
 // Called by the watcher: ends the job if a rank is gone or the communicator has failed.
@@ -205,21 +201,17 @@ static void check_collective(struct Comm *c, const struct CommCall *now) {
         fail_by_nccl(n, now, state);
 }
 
-static void fail_late_collective(struct Comm *c, const struct CommCall *call) {
-    struct NcclComm *n = (struct NcclComm *)c;
-    char missing[400], text[500];
-    comm_collect_progress(n->carrier, n->begun, call->sequence + 1, missing, sizeof missing);
-    snprintf(text, sizeof text, "%g s%s; resume ranks that are stopped, or raise --comm-timeout",
-             c->timeout_s, missing);
-    fail_collective(n, call, E_RANK_SILENT, "it has begun, but not ended for ", text);
+// Names the ranks that have begun less than `needed` collectives.
+static _Noreturn void fail_late(struct NcclComm *n, const struct CommCall *call, uint64_t needed,
+                                const char *what) {
+    const char *missing = comm_collect_progress(n->carrier, n->begun, needed);
+    fail_collective(n, call, E_RANK_SILENT, what,
+                    base_format("%g s%s; resume ranks that are stopped, or raise --comm-timeout",
+                                n->comm.timeout_s, missing));
 }
 
-static _Noreturn void fail_slow_call(struct NcclComm *n) {
-    char missing[400], text[500];
-    comm_collect_progress(n->carrier, n->begun, n->begun, missing, sizeof missing);
-    snprintf(text, sizeof text, "%g s%s; resume ranks that are stopped, or raise --comm-timeout",
-             n->comm.timeout_s, missing);
-    fail_collective(n, &n->now, E_RANK_SILENT, "NCCL has waited for ", text);
+static void fail_late_collective(struct Comm *c, const struct CommCall *call) {
+    fail_late((struct NcclComm *)c, call, call->sequence + 1, "it has begun, but not ended for ");
 }
 
 // Waits until the NCCL call that returned `result` is done.
@@ -232,7 +224,7 @@ static void wait_for_result(struct NcclComm *n, ncclResult_t result) {
         nanosleep(&(struct timespec){0, 20000}, NULL);
         now = base_seconds();
         if (now > deadline)
-            fail_slow_call(n);
+            fail_late(n, &n->now, n->begun, "NCCL has waited for ");
         if (now > next) {
             check_other_ranks(n, &n->now);
             next = now + CHECK_RANKS_S;
@@ -382,15 +374,8 @@ static void nccl_all_to_all(struct Comm *c, void *to, const void *from, size_t b
     end_collective(n);
 }
 
-static void nccl_broadcast(struct Comm *c, void *mem, size_t bytes, int root) {
-    struct NcclComm *n =
-        begin_collective(c, comm_call_from(c, COMM_BROADCAST, bytes, c->rank == root));
-    QUEUE(n, n->nccl.Broadcast(mem, mem, bytes, ncclUint8, root, n->handle, n->stream));
-    end_collective(n);
-}
-
 static void nccl_sendrecv(struct Comm *c, void *to, const void *from, size_t bytes) {
-    struct NcclComm *n = begin_collective(c, comm_call_from(c, COMM_SWAP, bytes, from != NULL));
+    struct NcclComm *n = begin_collective(c, comm_call_swap(c, bytes, from != NULL));
     int other = 1 - c->rank;
     wait_for_result(n, n->nccl.GroupStart());
     if (from)
@@ -398,14 +383,6 @@ static void nccl_sendrecv(struct Comm *c, void *to, const void *from, size_t byt
     if (to)
         n->nccl.Recv(to, bytes, ncclUint8, other, n->handle, n->stream);
     QUEUE(n, n->nccl.GroupEnd());
-    end_collective(n);
-}
-
-static void nccl_barrier(struct Comm *c) {
-    struct NcclComm *n = begin_collective(c, comm_call(c, COMM_BARRIER, F32, 0));
-    char *all = n->staging->mem, *mine = all + (size_t)c->rank * PIECE_ALIGN;
-    device_zero(c->device, c->queue, mine, PIECE_ALIGN);
-    QUEUE(n, n->nccl.AllGather(mine, all, PIECE_ALIGN, ncclUint8, n->handle, n->stream));
     end_collective(n);
 }
 
@@ -439,9 +416,7 @@ static const struct CommOps nccl_ops = {
     .reduce_scatter = nccl_reduce_scatter,
     .all_reduce = nccl_all_reduce,
     .all_to_all = nccl_all_to_all,
-    .broadcast = nccl_broadcast,
     .sendrecv = nccl_sendrecv,
-    .barrier = nccl_barrier,
     .split = nccl_split,
     .abort = nccl_abort,
     .close = nccl_close,

@@ -67,22 +67,10 @@ static void self_all_to_all(struct Comm *c, void *to, const void *from, size_t b
     comm_queued(c);
 }
 
-static void self_broadcast(struct Comm *c, void *mem, size_t bytes, int root) {
-    CHECK(root == 0, "broadcast from rank %d in a group of one (%zu bytes at %p)", root, bytes,
-          mem);
-    comm_call(c, COMM_BROADCAST, F32, bytes);
-    comm_queued(c);
-}
-
 // Only in a dry group: a rank alone has no neighbour to exchange with.
 static void dry_sendrecv(struct Comm *c, void *to, const void *from, size_t bytes) {
     (void)to;
-    comm_call_from(c, COMM_SWAP, bytes, from != NULL);
-    comm_queued(c);
-}
-
-static void self_barrier(struct Comm *c) {
-    comm_call(c, COMM_BARRIER, F32, 0);
+    comm_call_swap(c, bytes, from != NULL);
     comm_queued(c);
 }
 
@@ -95,9 +83,7 @@ static const struct CommOps self_ops = {
     .reduce_scatter = self_reduce_scatter,
     .all_reduce = self_all_reduce,
     .all_to_all = self_all_to_all,
-    .broadcast = self_broadcast,
     .sendrecv = dry_sendrecv,
-    .barrier = self_barrier,
     .abort = comm_exit,
     .close = self_close,
 };

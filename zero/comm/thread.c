@@ -248,26 +248,12 @@ static void thread_all_to_all(struct Comm *c, void *to, const void *from, size_t
     comm_queued(c);
 }
 
-static void thread_broadcast(struct Comm *c, void *mem, size_t bytes, int root) {
-    struct CommCall call = comm_call_from(c, COMM_BROADCAST, bytes, c->rank == root);
-    queue_meeting(c, mem, call);
-    if (c->rank != root)
-        queue_copy(c, mem, root, bytes);
-    queue_meeting(c, mem, call);
-    comm_queued(c);
-}
-
 static void thread_sendrecv(struct Comm *c, void *to, const void *from, size_t bytes) {
-    struct CommCall call = comm_call_from(c, COMM_SWAP, bytes, from != NULL);
+    struct CommCall call = comm_call_swap(c, bytes, from != NULL);
     queue_meeting(c, from, call);
     if (to)
         queue_copy(c, to, 1 - c->rank, bytes);
     queue_meeting(c, from, call);
-    comm_queued(c);
-}
-
-static void thread_barrier(struct Comm *c) {
-    queue_meeting(c, NULL, comm_call(c, COMM_BARRIER, F32, 0));
     comm_queued(c);
 }
 
@@ -341,9 +327,7 @@ static const struct CommOps thread_ops = {
     .reduce_scatter = thread_reduce_scatter,
     .all_reduce = thread_all_reduce,
     .all_to_all = thread_all_to_all,
-    .broadcast = thread_broadcast,
     .sendrecv = thread_sendrecv,
-    .barrier = thread_barrier,
     .compare = thread_compare,
     .share = thread_share,
     .split = thread_split,

@@ -60,10 +60,28 @@ static void write_split(struct Zero *z, int g, enum State what, size_t i, size_t
         zero_write_array(z, g, what, i, n, in);
 }
 
-// ---- initial values on the device ----
+// ---- initial values ----
+
+void master_fill(struct Zero *z, int g, enum State what, size_t i, bool zeros) {
+    float *chunk = device_alloc_host(z->device, STATE_CHUNK * sizeof *chunk);
+    struct Device *host = zero_host_open(z);
+    size_t begin = zero_owned_begin(z, g), numel = zero_owned_numel(z, g);
+    for (size_t n; i < numel; i += n) {
+        n = size_min(STATE_CHUNK, numel - i);
+        if (zeros)
+            memset(chunk, 0, n * sizeof *chunk);
+        else
+            params_init(z->params, g, begin + i, begin + i + n, z->seed, host, chunk);
+        device_sync_queue(host, QUEUE_COMPUTE);
+        zero_write_state(z, g, what, i, n, chunk);
+    }
+    zero_host_close(z, host);
+    device_free_host(z->device, chunk);
+}
 
 // Makes initial values in fp32, in the memory of m, piece by piece; copies them through the host.
-static void init_narrow(struct Zero *z, int g, size_t begin, size_t numel) {
+static void init_narrow(struct Zero *z, int g) {
+    size_t begin = zero_owned_begin(z, g), numel = zero_owned_numel(z, g);
     const struct Block *m = &z->state[g].m;
     size_t most = size_min(STATE_CHUNK, m->bytes / sizeof(float));
     float *chunk = device_alloc_host(z->device, most * sizeof *chunk);
@@ -87,25 +105,11 @@ static const struct MasterOps bf16 = {MASTER_BF16, init_narrow, zero_read_array,
 // does not train, or whose base is read, they are read next, from a checkpoint or --init: then it
 // zeroes what no file has, the padding of a group, and the rows that pad a vocabulary, which are
 // the ends'.
-static void init_none(struct Zero *z, int g, size_t begin, size_t numel) {
-    struct Device *d = z->device;
-    float *chunk = device_alloc_host(d, STATE_CHUNK * sizeof *chunk);
-    struct Device *host = zero_host_open(z);
-    size_t i = 0, group_end = z->params->group[g].numel;
-    bool reads = zero_reads(z, g);
-    if (reads && z->params->group[g].kind != GROUP_END && group_end > begin)
-        i = size_min(group_end - begin, numel);
-    for (size_t n; i < numel; i += n) {
-        n = size_min(STATE_CHUNK, numel - i);
-        if (reads)
-            memset(chunk, 0, n * sizeof *chunk);
-        else
-            params_init(z->params, g, begin + i, begin + i + n, z->seed, host, chunk);
-        device_sync_queue(host, QUEUE_COMPUTE);
-        zero_write_state(z, g, STATE_MASTER, i, n, chunk);
-    }
-    zero_host_close(z, host);
-    device_free_host(d, chunk);
+static void init_none(struct Zero *z, int g) {
+    size_t begin = zero_owned_begin(z, g), group_end = z->params->group[g].numel;
+    bool reads = zero_reads(z, g), is_end = z->params->group[g].kind == GROUP_END;
+    size_t read = reads && !is_end && group_end > begin ? group_end - begin : 0;
+    master_fill(z, g, STATE_MASTER, read, reads);
 }
 const struct MasterOps zero_masters_none = {
     .init = init_none, .read = zero_read_array, .write = zero_write_array};

@@ -9,4 +9,8 @@
 
 const struct MasterOps *master_ops(enum MasterFormat f);
 
+// Writes elements i, i + 1, ... of this rank's part of an array: initial values that the host
+// makes, chunk by chunk, or zeros.
+void master_fill(struct Zero *z, int g, enum State what, size_t i, bool zeros);
+
 #endif

@@ -2,6 +2,7 @@
 //
 // It does so in chunks, so that no memory grows with the model. Called by zero/state.c through
 // struct BackingOps; the queues that use the state are idle.
+#include "zero/master/master.h"
 #include "zero/offload/offload.h"
 
 void state_io_copy(struct Zero *z, const struct Block *b, size_t offset, void *mem, size_t bytes,
@@ -14,20 +15,8 @@ void state_io_init(struct Zero *z, int g) {
         zero_init_group(z, g);
         return;
     }
-    float *chunk = device_alloc_host(z->device, STATE_CHUNK * sizeof *chunk);
-    size_t begin = zero_owned_begin(z, g), numel = zero_owned_numel(z, g);
-    for (size_t i = 0; i < numel; i += STATE_CHUNK) {
-        size_t n = size_min(STATE_CHUNK, numel - i);
-        params_init(z->params, g, begin + i, begin + i + n, z->seed, z->backing.host, chunk);
-        device_sync_queue(z->backing.host, QUEUE_COMPUTE);
-        zero_write_state(z, g, STATE_MASTER, i, n, chunk);
-        for (enum State what = STATE_M; what <= STATE_V; what++) {
-            for (size_t j = 0; j < n; j++)
-                chunk[j] = 0;
-            zero_write_state(z, g, what, i, n, chunk);
-        }
-    }
-    device_free_host(z->device, chunk);
+    for (enum State what = STATE_MASTER; what < NSTATE; what++) // masters before v
+        master_fill(z, g, what, 0, what != STATE_MASTER);
 }
 
 // Parameters, and new weights not yet installed, := master weights; late: only the latter.

@@ -363,7 +363,6 @@ static uint64_t times_ranks(const struct Placement *p, size_t bytes, uint64_t pa
 int footprint_of_parameters(uint64_t parameters, const struct ZeroOptions *options,
                             const struct OffloadOptions *offload, int ranks,
                             struct ModelStates *out, struct Error *e) {
-    struct ZeroPlan p;
     struct Tier tier[NTIER];
     struct Comm dp = {.size = ranks};
     struct ZeroOptions with_tiers = *options;
@@ -371,9 +370,8 @@ int footprint_of_parameters(uint64_t parameters, const struct ZeroOptions *optio
         tier_init(&tier[kind], (enum TierKind)kind, NULL, SIZE_MAX);
     with_tiers.tier = tier;
     with_tiers.shard_group = &dp;
-    int from, err = zero_plan(&p, &with_tiers, e);
-    if (!err)
-        err = offload_plan(&p, &with_tiers, offload, NULL, &from, e);
+    struct ZeroPlan p = zero_plan(&with_tiers);
+    int from, err = offload_plan(&p, &with_tiers, offload, NULL, &from, e);
     if (err)
         return err;
     size_t grads = (offload->delayed ? 2 : 1) * dtype_size(p.grad.dtype);

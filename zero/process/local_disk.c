@@ -2,6 +2,7 @@
 #include "zero/process/local_disk.h"
 
 #include "kernels/folder.h"
+#include "zero/comm/mpi.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,7 +16,7 @@
 
 // ---- the lock ----
 
-enum { WHO_BYTES = 320, TRIES = 100 };
+enum { WHO_BYTES = 320 };
 
 // The lock file's line in a job of several processes: the job's word, and the rank that locks.
 struct LockJob {
@@ -128,14 +129,9 @@ static int take_lock(struct RunLock *l, const char *folder, const char *flag, st
     if (err)
         return err;
     char *path = base_format("%s/lock", folder);
-    int fd = -EAGAIN;
-    for (int i = 0; i < TRIES && fd == -EAGAIN; i++)
-        fd = try_lock(path, at, e);
-    if (fd == -EAGAIN)
-        fd = error_set(e, -EBUSY, E_FOLDER_BUSY,
-                       "%s %s: other runs keep locking and unlocking this folder; try again, or "
-                       "choose another folder",
-                       flag, folder);
+    int fd;
+    while ((fd = try_lock(path, at, e)) == -EAGAIN)
+        ;
     if (fd < 0) {
         free(path);
         return fd;
@@ -245,15 +241,10 @@ static int find_keeper(const struct World *w, struct RunLock *l, const char *fol
 }
 
 static void share_hosts(struct LocalDisk *d, const struct World *w) {
-    uint64_t mine[HOST_BYTES / 8] = {0}, *all = base_alloc_zeroed((size_t)w->size * sizeof *all);
+    uint64_t mine[HOST_BYTES / 8] = {0};
     gethostname((char *)mine, HOST_BYTES - 1);
     d->host = base_alloc_zeroed((size_t)w->size * sizeof *d->host);
-    for (size_t i = 0; i < HOST_BYTES / 8; i++) {
-        world_share(w, mine[i], all);
-        for (int r = 0; r < w->size; r++)
-            memcpy(d->host[r] + 8 * i, &all[r], 8);
-    }
-    free(all);
+    mpi_share(mine, HOST_BYTES / 8, (uint64_t *)d->host, w->timeout_s);
 }
 
 static void forget_disks(struct LocalDisk *d) {

@@ -1,7 +1,7 @@
 // The base of adapters in fewer bits: see qlora.h. Next: zero/wire/wire.h.
 #include "zero/qlora/qlora.h"
 
-#include "zero/state.h"
+#include "zero/master/master.h"
 
 #include <string.h>
 
@@ -197,17 +197,9 @@ static void read_packed(struct Zero *z, int g, enum State what, size_t i, size_t
 }
 
 // Writes initial values, unless weights are read next: then all are (zero/weights/weights.c).
-static void init_packed(struct Zero *z, int g, size_t begin, size_t numel) {
-    float *chunk = device_alloc_host(z->device, STATE_CHUNK * sizeof *chunk);
-    struct Device *host = zero_host_open(z);
-    for (size_t n, i = 0; i < numel && !zero_reads(z, g); i += n) {
-        n = size_min(STATE_CHUNK, numel - i);
-        params_init(z->params, g, begin + i, begin + i + n, z->seed, host, chunk);
-        device_sync_queue(host, QUEUE_COMPUTE);
-        write_packed(z, g, STATE_MASTER, i, n, chunk);
-    }
-    zero_host_close(z, host);
-    device_free_host(z->device, chunk);
+static void init_packed(struct Zero *z, int g) {
+    if (!zero_reads(z, g))
+        master_fill(z, g, STATE_MASTER, 0, false);
 }
 
 static const struct MasterOps packed_ops = {

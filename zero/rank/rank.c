@@ -132,11 +132,9 @@ static int open_zero(struct Rank *r, const struct RankSettings *s, struct Error 
                                      .delayed = s->delayed,
                                      .delay_after = s->delay_after,
                                      .no_staging = s->inference && s->device == DEVICE_CPU};
-    struct ZeroPlan plan;
+    struct ZeroPlan plan = zero_plan(&options);
     int first_offloaded;
-    int err = zero_plan(&plan, &options, e);
-    if (!err)
-        err = offload_plan(&plan, &options, &offload, &r->params, &first_offloaded, e);
+    int err = offload_plan(&plan, &options, &offload, &r->params, &first_offloaded, e);
     if (err)
         return err;
     r->zero = (struct Zero){.device = r->device,

@@ -254,14 +254,6 @@ static void spy_all_to_all(struct Comm *c, void *to, const void *from, size_t by
     end_collective(c, &b, from, all);
 }
 
-static void spy_broadcast(struct Comm *c, void *mem, size_t bytes, int root) {
-    struct Call b = begin_collective(c, "broadcast");
-    bool sends = c->rank == root;
-    add_memory(b.t, mem, bytes, sends ? ACCESS_READ : ACCESS_WRITE);
-    b.real->broadcast(c, mem, bytes, root);
-    end_collective(c, &b, sends ? mem : NULL, bytes);
-}
-
 static void spy_sendrecv(struct Comm *c, void *to, const void *from, size_t bytes) {
     struct Call b = begin_collective(c, from && to ? "sendrecv" : from ? "send" : "recv");
     add_memory(b.t, from, bytes, ACCESS_READ);
@@ -276,7 +268,6 @@ static void spy_on(struct CommSpy *s, struct Comm *c) {
     s->ops.reduce_scatter = spy_reduce_scatter;
     s->ops.all_reduce = spy_all_reduce;
     s->ops.all_to_all = spy_all_to_all;
-    s->ops.broadcast = spy_broadcast;
     s->ops.sendrecv = spy_sendrecv;
     c->ops = &s->ops;
 }

@@ -55,14 +55,6 @@ static bool writes_folder(const struct Saver *s, int dir) {
     return local_disk_is_writer(&s->disk[dir], s->zero->all->rank);
 }
 
-// Returns what a save in a folder keeps: all other checkpoints, too.
-static struct CheckpointKeep keep_in(const struct Saver *s, int dir) {
-    struct CheckpointKeep keep = s->keep;
-    keep.newest = 0; // until the new one is proven
-    keep.disk = &s->disk[dir];
-    return keep;
-}
-
 // Returns the bytes of a checkpoint on this rank's disk of a folder. All ranks call it.
 static uint64_t wanted_bytes(const struct Saver *s, int dir) {
     const struct LocalDisk *d = &s->disk[dir];
@@ -162,6 +154,11 @@ static int prepare(struct Saver *s, int dir, struct Error *e) {
 }
 
 static void note_saved(struct Saver *s, int dir, uint64_t step) {
+    struct CheckpointRefused *refused = s->keep.refused;
+    // Forgets that this step was refused: it is saved anew, whatever was wrong with the old one.
+    for (size_t i = 0; writes_folder(s, dir) && i < refused->n; i++)
+        if (refused->step[i] == step)
+            refused->step[i--] = refused->step[--refused->n];
     s->saved = step;
     s->dir_index = dir;
     s->unproven = true;
@@ -185,7 +182,7 @@ void saver_prove(struct Saver *s, uint64_t step) {
 static int save_in(struct Saver *s, int dir, struct Error *e) {
     int err = prepare(s, dir, e);
     if (!err)
-        err = checkpoint_save(s->zero, s->folder[dir], s->identity, keep_in(s, dir), e);
+        err = checkpoint_save(s->zero, s->folder[dir], s->identity, &s->disk[dir], e);
     add_node_to_error(s, dir, e);
     if (err)
         return err;
@@ -224,7 +221,7 @@ static int try_snapshot(struct Saver *s, struct Error *e) {
     int err = prepare(s, 0, e);
     if (err)
         return err;
-    err = checkpoint_begin(&s->save, s->zero, s->folder[0], keep_in(s, 0), e);
+    err = checkpoint_begin(&s->save, s->zero, s->folder[0], &s->disk[0], e);
     if (!err)
         err =
             zero_agree(s->zero, checkpoint_snapshot(&s->snapshot, s->zero, s->save.tmp_path,

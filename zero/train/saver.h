@@ -37,10 +37,10 @@ struct Saver {
     struct RunLock *lock;              // on --out and --backup-dir, if held here
     const struct LocalDisk *disk;      // of these two (zero/process/local_disk.h)
     const char *identity;
-    struct CheckpointKeep keep; // without `disk`, which follows from the folder
-    uint64_t saved;             // step of the last checkpoint; UINT64_MAX: there is none
-    int dir_index;              // of `folder`, where it is; -1: this run has saved none
-    bool unproven;              // it may be bad, so older ones stay
+    struct CheckpointKeep keep;
+    uint64_t saved; // step of the last checkpoint; UINT64_MAX: there is none
+    int dir_index;  // of `folder`, where it is; -1: this run has saved none
+    bool unproven;  // it may be bad, so older ones stay
     // Called on rank 0 before a checkpoint is written: forces what belongs to it to the disk. If it
     // fails, none is written in the first folder.
     int (*pre_save)(void *context, struct Error *e);
