@@ -16,7 +16,7 @@
 
 // ---- the lock ----
 
-enum { WHO_BYTES = 320 };
+enum { WHO_BYTES = 320, TRIES = 100 };
 
 // The lock file's line in a job of several processes: the job's word, and the rank that locks.
 struct LockJob {
@@ -129,9 +129,14 @@ static int take_lock(struct RunLock *l, const char *folder, const char *flag, st
     if (err)
         return err;
     char *path = base_format("%s/lock", folder);
-    int fd;
-    while ((fd = try_lock(path, at, e)) == -EAGAIN)
-        ;
+    int fd = -EAGAIN;
+    for (int i = 0; i < TRIES && fd == -EAGAIN; i++)
+        fd = try_lock(path, at, e);
+    if (fd == -EAGAIN)
+        fd = error_set(e, -EBUSY, E_FOLDER_BUSY,
+                       "%s %s: other runs keep locking and unlocking this folder; try again, or "
+                       "choose another folder",
+                       flag, folder);
     if (fd < 0) {
         free(path);
         return fd;
