@@ -64,22 +64,31 @@ int hf_pieces_ask(struct HfFolder *f, const struct HfPiece *piece, size_t npiece
 
 // ---- a run --------------------------------------------------------------------------------------
 
-static int transfer_run(const struct PieceSide *s, struct PieceRun r, struct Error *e) {
+static int read_run(const struct PieceSide *s, struct PieceRun r, struct Error *e) {
     const struct HfTensor *t = s->tensor;
     float gathered[GATHERED];
     if (r.distance == 1)
-        return s->folder
-                   ? safetensors_read_finite(t->file, t->tensor, r.at, r.n, s->out + r.from, e)
-                   : hf_write_range(s->writer, s->index, r.at, r.n, s->values + r.from, e);
+        return safetensors_read_finite(t->file, t->tensor, r.at, r.n, s->out + r.from, e);
     int code = 0;
     for (size_t step; r.n && !code; r.n -= step, r.at += step, r.from += step * r.distance) {
         step = size_min(r.n, GATHERED);
-        for (size_t i = 0; i < step && !s->folder; i++)
-            gathered[i] = s->values[r.from + i * r.distance];
-        code = s->folder ? safetensors_read_finite(t->file, t->tensor, r.at, step, gathered, e)
-                         : hf_write_range(s->writer, s->index, r.at, step, gathered, e);
-        for (size_t i = 0; i < step && s->folder && !code; i++)
+        code = safetensors_read_finite(t->file, t->tensor, r.at, step, gathered, e);
+        for (size_t i = 0; i < step && !code; i++)
             s->out[r.from + i * r.distance] = gathered[i];
+    }
+    return code;
+}
+
+static int write_run(const struct PieceSide *s, struct PieceRun r, struct Error *e) {
+    float gathered[GATHERED];
+    if (r.distance == 1)
+        return hf_write_range(s->writer, s->index, r.at, r.n, s->values + r.from, e);
+    int code = 0;
+    for (size_t step; r.n && !code; r.n -= step, r.at += step, r.from += step * r.distance) {
+        step = size_min(r.n, GATHERED);
+        for (size_t i = 0; i < step; i++)
+            gathered[i] = s->values[r.from + i * r.distance];
+        code = hf_write_range(s->writer, s->index, r.at, step, gathered, e);
     }
     return code;
 }
@@ -105,7 +114,7 @@ static int transfer_transposed(const struct PieceSide *s, const struct HfPiece *
         struct PieceRun run = {(w.first + c) * p->rows + first,
                                from + (size_t)(first * w.cols + c - begin), (size_t)(last - first),
                                w.cols};
-        code = transfer_run(s, run, e);
+        code = s->folder ? read_run(s, run, e) : write_run(s, run, e);
     }
     return code;
 }
@@ -122,7 +131,7 @@ static int transfer_piece(const struct PieceSide *s, const struct HfPiece *p, st
         n = all || end - i < w.cols - i % w.cols ? end - i : w.cols - i % w.cols;
         uint64_t at = all ? i : i / w.cols * p->cols + w.first + i % w.cols;
         struct PieceRun run = {at, from + (size_t)(i - begin), (size_t)n, 1};
-        code = transfer_run(s, run, e);
+        code = s->folder ? read_run(s, run, e) : write_run(s, run, e);
     }
     return code;
 }
