@@ -78,7 +78,7 @@ static int read_dtype(const cJSON *item, struct Tensor *t, const char *path, str
                          json_shown(t->name).text);
     struct JsonShown shown = json_shown(spelled);
     snprintf(t->spelled, sizeof t->spelled, "%.15s", shown.text);
-    static const char *const names[NDTYPE] = {"F32", "BF16", "F16"};
+    static const char *const names[NDTYPE] = {[F32] = "F32", [BF16] = "BF16", [F16] = "F16"};
     for (int d = 0; d < NDTYPE; d++)
         if (!strcmp(names[d], spelled)) {
             t->is_float = true;
