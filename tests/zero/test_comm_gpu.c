@@ -199,7 +199,8 @@ static void run_case(void *context, int rank, struct ThreadGroup *group) {
     queue_all(&b);
     device_sync_queue(end.device, QUEUE_COMM);
     c->wrong[rank] = look_at_all(&b);
-    end.comm->ops->all_gather(end.comm, b.mem[GATHERED], b.mem[GATHERED], 4); // all have looked
+    // All have looked when this is over.
+    end.comm->ops->all_gather(end.comm, b.mem[GATHERED], b.mem[TURNED], dtype_size(c->dtype));
     device_sync_queue(end.device, QUEUE_COMM);
     buffers_close(&b);
     end_close(&end);
