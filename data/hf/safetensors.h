@@ -6,10 +6,10 @@
 // means nothing. (github.com/huggingface/safetensors, "Format".)
 //
 // Files come from anywhere, so the header is checked against the file: the tensors must fill it
-// without overlaps or gaps. Tensors of any dtype are listed; those of F32, BF16 and F16 must have
-// the bytes of their shape, and can be read, in parts, directly to their destination: there is no
-// buffer of the file's size or of a tensor's. A file that opens can be read to the last element.
-// Reading does not change an open file; threads may share it. Read next: folder.h.
+// without overlaps or gaps, and each must have the bytes of its shape and dtype. A file that opens
+// can be read to the last element. Tensors of any dtype are listed; those of F32, BF16 and F16 can
+// be read, in parts, directly to their destination: there is no buffer of the file's size or of a
+// tensor's. Reading does not change an open file; threads may share it. Read next: folder.h.
 #ifndef DATA_HF_SAFETENSORS_H
 #define DATA_HF_SAFETENSORS_H
 #include "kernels/base.h"
