@@ -59,11 +59,25 @@ static bool is_copied(const struct HfText *text, const char *name) {
     return n > 6 && strcmp(name + n - 6, ".model") == 0;
 }
 
-static int copy_or_check(const struct Copying *c, const char *path, const char *name) {
+static int check_file(const char *path, struct Error *e) {
+    struct stat st;
+    int fd, err = file_open(path, "cannot read", &fd, &st, e);
+    if (err)
+        return err;
+    close(fd);
+    if (st.st_size <= COPIED_BYTES_MAX)
+        return 0;
+    return error_set(e, -EFBIG, E_FILE_TOO_LARGE,
+                     "cannot read %s: it is larger than %d bytes, the most that is read of such a "
+                     "file; check that it is the right file",
+                     path, COPIED_BYTES_MAX);
+}
+
+static int copy_file(const struct Copying *c, const char *path, const char *name) {
     char *text = NULL;
     size_t n;
     int err = file_read(path, COPIED_BYTES_MAX, &text, &n, c->e);
-    if (!err && !c->checks)
+    if (!err)
         err = hf_writer_put(&c->x->sink.writer, name, text, n, c->e);
     free(text);
     return err;
@@ -76,7 +90,7 @@ static bool copy_or_check_file(int folder, const char *name, void *copying) {
     if (!is_copied(&c->x->text, name) || (!fstatat(folder, name, &st, 0) && S_ISDIR(st.st_mode)))
         return true;
     char *path = base_format("%s/%s", c->x->imported->folder.path, name);
-    c->err = copy_or_check(c, path, name);
+    c->err = c->checks ? check_file(path, c->e) : copy_file(c, path, name);
     free(path);
     return !c->err;
 }
