@@ -2,11 +2,9 @@
 #include "data/chat/example.h"
 #include "data/chat/lines.h"
 #include "data/chat/template.h"
-#include "data/json.h"
-#include "data/text/printed.h"
 #include "data/text/text.h"
 
-#include <cjson/cJSON.h>
+#include <ctype.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -168,25 +166,41 @@ static int read_line(struct Examples *x, char *text, size_t bytes, struct Error 
     return err;
 }
 
-// Of a long example, what is logged of its beginning and its end.
-enum { OPENING_BYTES = 360, CLOSING_BYTES = 120 };
+// A token has four letters on average; a line of the log has at most a thousand bytes.
+enum { OPENING_IDS = 100, CLOSING_IDS = 40, OPENING_BYTES = 450, CLOSING_BYTES = 180 };
 
-// Returns the text of ids as a JSON string, without its middle if it is long; free() it.
-static char *quote_ids(const struct Tokenizer *t, const int32_t *ids, size_t count) {
-    size_t n;
-    char *text = printed_text(t, ids, count, &n), *mended = printed_mend(text, n);
-    n = strlen(mended);
-    bool whole = n <= OPENING_BYTES + CLOSING_BYTES;
-    size_t opening = whole ? n : text_find_invalid(mended, OPENING_BYTES);
-    const char *end = mended + n - (whole ? 0 : CLOSING_BYTES);
-    while ((*end & 0xc0) == 0x80)
-        end++;
-    char *shown = base_format("%.*s%s%s", (int)opening, mended, whole ? "" : " ... ", end);
-    char *quoted = json_line_text(cJSON_CreateString(shown));
+// Returns at most `most` bytes of the text of ids, without control characters; free() it. Invalid
+// UTF-8, from characters that are cut between two ids, becomes "?".
+static char *decode_printable(const struct Tokenizer *t, const int32_t *ids, size_t count,
+                              size_t most) {
+    size_t bytes, at = 0, n = 0;
+    char *text = tokenizer_decode(t, ids, count, &bytes);
+    for (size_t valid; (valid = at + text_find_invalid(text + at, bytes - at)) < bytes; at = valid)
+        text[valid] = '?';
+    char *line = base_alloc(most + 2);
+    for (size_t i = 0; i < bytes && n < most; i++) {
+        bool newline = text[i] == '\n';
+        if (newline)
+            line[n++] = '\\';
+        line[n++] = newline ? 'n' : iscntrl((unsigned char)text[i]) ? '?' : text[i];
+    }
+    line[text_find_invalid(line, n)] = 0;
     free(text);
-    free(mended);
-    free(shown);
-    return quoted;
+    return line;
+}
+
+// Returns the text of ids in quotes, without its middle if it is long. Line breaks become \n, and
+// control characters "?". free() it.
+static char *quote_ids(const struct Tokenizer *t, const int32_t *ids, size_t count) {
+    bool whole = count <= OPENING_IDS + CLOSING_IDS;
+    size_t opening = whole ? count : OPENING_IDS, closing = whole ? 0 : CLOSING_IDS;
+    char *open =
+        decode_printable(t, ids, opening, whole ? OPENING_BYTES + CLOSING_BYTES : OPENING_BYTES);
+    char *end = decode_printable(t, ids + count - closing, closing, CLOSING_BYTES);
+    char *line = base_format("\"%s%s%s\"", open, whole ? "" : " ... ", end);
+    free(open);
+    free(end);
+    return line;
 }
 
 // Logs the first line of each kind, with its shape, template and ids.
