@@ -92,14 +92,22 @@ static int read_template(struct Bpe *b, const cJSON *template, const char *path,
 static int read_processor(struct Bpe *b, const cJSON *p, const char *path, struct Error *e) {
     if (is_absent_or_null(p) || json_has_type(p, "ByteLevel")) // which changes offsets, not ids
         return 0;
-    if (json_has_type(p, "TemplateProcessing"))
-        return read_template(b, p, path, e);
     const cJSON *list = json_has_type(p, "Sequence") ? json_member(p, "processors") : NULL, *item;
     int err = 0;
+    if (json_has_type(p, "TemplateProcessing"))
+        return read_template(b, p, path, e);
     if (!cJSON_IsArray(list))
         return bpe_refuse(path, "post-processor", p, "\"ByteLevel\" or \"TemplateProcessing\"", e);
-    cJSON_ArrayForEach(item, list) if (!err) err = read_processor(b, item, path, e);
-    return err;
+    cJSON_ArrayForEach(item, list) {
+        if (json_has_type(item, "TemplateProcessing"))
+            err = read_template(b, item, path, e);
+        else if (!json_has_type(item, "ByteLevel"))
+            err = bpe_refuse(path, "post-processor", item,
+                             "\"ByteLevel\" or \"TemplateProcessing\"", e);
+        if (err)
+            return err;
+    }
+    return 0;
 }
 
 // ---- all ----

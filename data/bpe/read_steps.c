@@ -8,6 +8,8 @@
 #include <errno.h>
 #include <string.h>
 
+enum { DEPTH_MAX = 8 };
+
 // ---- normalizers ----
 
 static int refuse_too_many(const char *path, const char *what, int most, struct Error *e) {
@@ -30,16 +32,15 @@ static int read_replace(struct Bpe *b, const cJSON *n, struct NormalStep *step, 
     return 0;
 }
 
-int bpe_read_normalizer(struct Bpe *b, const cJSON *n, const char *path, struct Error *e) {
+static int read_normalizer(struct Bpe *b, const cJSON *n, int depth, const char *path,
+                           struct Error *e) {
     static const char expected[] = "none, \"NFC\", \"Prepend\" or \"Replace\"";
     const cJSON *list = json_has_type(n, "Sequence") ? json_member(n, "normalizers") : NULL, *item;
-    if (!n || cJSON_IsNull(n))
-        return 0;
-    if (json_has_type(n, "Sequence") && !cJSON_IsArray(list))
+    if (depth == DEPTH_MAX || (json_has_type(n, "Sequence") && !cJSON_IsArray(list)))
         return bpe_refuse(path, "normalizer", n, expected, e);
     if (list) {
         int err = 0;
-        cJSON_ArrayForEach(item, list) if (!err) err = bpe_read_normalizer(b, item, path, e);
+        cJSON_ArrayForEach(item, list) if (!err) err = read_normalizer(b, item, depth + 1, path, e);
         return err;
     }
     if (b->normal.count == NORMAL_MAX)
@@ -57,6 +58,10 @@ int bpe_read_normalizer(struct Bpe *b, const cJSON *n, const char *path, struct 
     step->kind = NORMAL_REPLACE;
     return json_has_type(n, "Replace") ? read_replace(b, n, step, path, e)
                                        : bpe_refuse(path, "normalizer", n, expected, e);
+}
+
+int bpe_read_normalizer(struct Bpe *b, const cJSON *n, const char *path, struct Error *e) {
+    return !n || cJSON_IsNull(n) ? 0 : read_normalizer(b, n, 0, path, e);
 }
 
 // ---- pre-tokenizers ----
@@ -168,16 +173,16 @@ static struct Step *add_class(struct Bpe *b, uint8_t mask, enum Behavior behavio
     return s;
 }
 
-static int read_step(struct Bpe *b, const cJSON *p, const char *path, struct Error *e) {
+static int read_step(struct Bpe *b, const cJSON *p, int depth, const char *path, struct Error *e) {
     static const char expected[] = "\"ByteLevel\", \"Split\", \"Digits\", \"Punctuation\", "
                                    "\"Whitespace\", \"Metaspace\" or a sequence of them";
     const cJSON *list = json_has_type(p, "Sequence") ? json_member(p, "pretokenizers") : NULL,
                 *item;
-    if (json_has_type(p, "Sequence") && !cJSON_IsArray(list))
+    if (depth == DEPTH_MAX || (json_has_type(p, "Sequence") && !cJSON_IsArray(list)))
         return bpe_refuse(path, "pre-tokenizer", p, expected, e);
     int err = 0;
     if (list) {
-        cJSON_ArrayForEach(item, list) if (!err) err = read_step(b, item, path, e);
+        cJSON_ArrayForEach(item, list) if (!err) err = read_step(b, item, depth + 1, path, e);
         return err;
     }
     if (b->steps.count + 4 > STEPS_MAX) // one adds 3 at most, and bpe_use_marks one
@@ -216,7 +221,7 @@ static void join_digits(struct Steps *s) {
 }
 
 int bpe_read_steps(struct Bpe *b, const cJSON *p, const char *path, struct Error *e) {
-    int err = !p || cJSON_IsNull(p) ? 0 : read_step(b, p, path, e);
+    int err = !p || cJSON_IsNull(p) ? 0 : read_step(b, p, 0, path, e);
     if (err)
         return err;
     struct Steps *s = &b->steps;
