@@ -85,7 +85,7 @@ static int render_turns(const struct Conversation *c, const char *system, size_t
         messages[n++] = message(ROLE_ASSISTANT, c->turn[i].answer);
     }
     messages[n++] = message(ROLE_USER, question);
-    out->ids.count = 0;
+    masked_clear(out);
     int err = template_render(c->template, messages, n, true, out, e);
     free(messages);
     return err;
@@ -97,13 +97,22 @@ static bool has_room(const struct Conversation *c, const struct Masked *prompt, 
 }
 
 // Renders the conversation without turn *first, and without as few more turns as leave `room`
-// tokens free; or without all turns.
+// tokens free; or without all turns. Each turn takes tokens, so a search by halves finds them.
 static int drop_turns(const struct Conversation *c, const char *question, size_t room,
                       struct Masked *out, size_t *first, struct Error *e) {
-    int err;
-    do
-        err = render_turns(c, c->system, ++*first, question, out, e);
-    while (!err && *first < c->count && !has_room(c, out, room));
+    size_t low = *first + 1, high = c->count, at = low; // before `low` is too early, `high` is not
+    int err = render_turns(c, c->system, at, question, out, e);
+    while (!err && low < high) {
+        if (has_room(c, out, room))
+            high = at;
+        else
+            low = at + 1;
+        size_t half = low + (high - low) / 2;
+        if (half != at)
+            err = render_turns(c, c->system, half, question, out, e);
+        at = half;
+    }
+    *first = at;
     return err;
 }
 
