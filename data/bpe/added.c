@@ -25,6 +25,13 @@ void added_free(struct AddedSet *s) {
     *s = (struct AddedSet){0};
 }
 
+const struct Added *added_with_text(const struct AddedSet *s, const char *text, size_t bytes) {
+    struct Added wanted = {.text = (char *)text, .bytes = bytes}, *key = &wanted;
+    const struct Added *const *found =
+        s->count ? bsearch(&key, s->token, s->count, sizeof *s->token, compare_tokens) : NULL;
+    return found ? *found : NULL;
+}
+
 // Returns the first of token[lo] .. token[hi - 1] whose byte `at` is at least `byte`. Their first
 // `at` bytes are the same, and they are longer.
 static size_t first_from(const struct AddedSet *s, size_t lo, size_t hi, size_t at, unsigned byte) {

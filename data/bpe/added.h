@@ -28,6 +28,9 @@ struct AddedSet {
 void added_sort(struct AddedSet *s, const struct Added *tokens, size_t count, bool normalized);
 void added_free(struct AddedSet *s);
 
+// Finds the token with this text; NULL: there is none.
+const struct Added *added_with_text(const struct AddedSet *s, const char *text, size_t bytes);
+
 // Finds the first token at or after byte `from` of the text, at *begin; NULL: there is none.
 const struct Added *added_find(const struct AddedSet *s, const uint8_t *text, size_t n, size_t from,
                                size_t *begin);

@@ -322,10 +322,9 @@ static int check_twice(const struct Bpe *b, const char *path, struct Error *e) {
         for (size_t i = 0; i < sets[k]->count; i++) {
             const struct Added *a = sets[k]->token[i];
             const struct Added *next = i + 1 < sets[k]->count ? sets[k]->token[i + 1] : a;
-            size_t at; // 0, if the whole text is a token of the other set
-            const struct Added *other =
-                added_find(sets[!k], (const uint8_t *)a->text, a->bytes, 0, &at);
-            if ((next != a && !strcmp(next->text, a->text)) || (other && other->bytes == a->bytes))
+            bool twice = (next != a && !strcmp(next->text, a->text)) ||
+                         added_with_text(sets[!k], a->text, a->bytes);
+            if (twice)
                 return error_set(e, -EINVAL, E_BPE_ADDED_TOKEN,
                                  "%s: the added token \"%s\" is there twice; keep one of them",
                                  path, json_shown(a->text).text);
