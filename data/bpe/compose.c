@@ -57,17 +57,29 @@ static void decompose(const struct Unicode *u, uint32_t point, struct Points *ou
         decompose(u, p->second, out);
 }
 
+static void sort_by_class(const uint8_t *class, uint32_t *run, uint32_t *half, size_t n) {
+    if (n < 2)
+        return;
+    size_t m = n / 2, i = 0, k = m, at = 0;
+    sort_by_class(class, run, half, m);
+    sort_by_class(class, run + m, half, n - m);
+    memcpy(half, run, m * sizeof *half);
+    while (i < m)
+        run[at++] = k < n && class[run[k]] < class[half[i]] ? run[k++] : half[i++];
+}
+
 // Sorts the marks between two characters of combining class 0 by their classes; the sort is stable.
-// A character has few marks.
 static void sort_marks(const struct Unicode *u, struct Points *p) {
-    const uint8_t *class = u->combining;
-    for (size_t i = 1; i < p->count; i++) {
-        uint32_t mark = p->data[i];
-        size_t at = i;
-        for (; at && class[mark] && class[p->data[at - 1]] > class[mark]; at--)
-            p->data[at] = p->data[at - 1];
-        p->data[at] = mark;
+    uint32_t *half = base_alloc(p->count * sizeof *half);
+    for (size_t i = 0, end; i < p->count; i = end) {
+        end = i + 1;
+        if (!u->combining[p->data[i]])
+            continue;
+        while (end < p->count && u->combining[p->data[end]])
+            end++;
+        sort_by_class(u->combining, p->data + i, half, end - i);
     }
+    free(half);
 }
 
 // Returns the character that the two compose to, or 0.
