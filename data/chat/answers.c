@@ -21,7 +21,7 @@ struct Answers {
     char *path;
     int fd; // opened with O_APPEND
     size_t done;
-    char **line; // [prompts_count] those that wait for the ones before; NULL: others
+    char **line; // [prompts->count] those that wait for the ones before; NULL: others
 };
 
 // ---- what is there ------------------------------------------------------------------------------
@@ -88,9 +88,14 @@ static int read_lines(struct Answers *a, FILE *in, size_t *bytes, struct Error *
 static int resume_after_last_answer(struct Answers *a, struct Error *e) {
     struct stat st;
     size_t bytes;
-    FILE *in = fopen(a->path, "re");
-    if (!in || fstat(a->fd, &st))
-        return error_io(e, -errno, E_FILE_READ, "cannot read %s", a->path);
+    int copy = fcntl(a->fd, F_DUPFD_CLOEXEC, 0);
+    FILE *in = copy < 0 ? NULL : fdopen(copy, "r");
+    if (!in || fstat(a->fd, &st)) {
+        int err = error_io(e, -errno, E_FILE_READ, "cannot read %s", a->path);
+        if (copy >= 0)
+            close(copy);
+        return err;
+    }
     int err = read_lines(a, in, &bytes, e);
     fclose(in);
     if (err || bytes == (size_t)st.st_size)
@@ -105,6 +110,11 @@ static int resume_after_last_answer(struct Answers *a, struct Error *e) {
 
 // ---- open and close -----------------------------------------------------------------------------
 
+static int refuse_kind(const char *path, mode_t mode, struct Error *e) {
+    return error_set(e, -EINVAL, E_FILE_KIND, "%s %s: it is %s; name a regular file, or a new one",
+                     FLAG, path, S_ISLNK(mode) ? "a link" : file_kind(mode));
+}
+
 // Opens a regular file, or makes one. Never waits, as opening a pipe would.
 static int open_regular(const char *path, int *fd, struct Error *e) {
     struct stat st;
@@ -114,11 +124,11 @@ static int open_regular(const char *path, int *fd, struct Error *e) {
                          "%s %s: answers are lines of text in a file; name one FILE.jsonl", FLAG,
                          path);
     if (!lstat(path, &st) && !S_ISREG(st.st_mode))
-        return error_set(e, -EINVAL, E_FILE_KIND,
-                         "%s %s: it is %s; name a regular file, or a new one", FLAG, path,
-                         S_ISLNK(st.st_mode) ? "a link" : file_kind(st.st_mode));
+        return refuse_kind(path, st.st_mode, e);
     *fd = open(path, O_RDWR | O_APPEND | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666);
-    return *fd < 0 ? error_io(e, -errno, E_FILE_WRITE, "%s %s: cannot write there", FLAG, path) : 0;
+    if (*fd < 0 || fstat(*fd, &st))
+        return error_io(e, -errno, E_FILE_WRITE, "%s %s: cannot write there", FLAG, path);
+    return S_ISREG(st.st_mode) ? 0 : refuse_kind(path, st.st_mode, e);
 }
 
 int answers_open(struct Answers **out, const struct Prompts *p, const char *path, struct Error *e) {
