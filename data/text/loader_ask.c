@@ -68,20 +68,28 @@ uint64_t data_fingerprint(const struct Data *d) {
     return d->fingerprint;
 }
 
-// Finds training sample *i: *i becomes its number in the set, *seed the key that shuffles the set.
-static const struct ShardSet *find_train_sample(const struct Data *d, uint64_t *i, uint64_t *seed) {
-    size_t s = mix_find(&d->mix, *i, i);
-    *seed = s ? rng_bits(d->spec.seed, s) : d->spec.seed;
-    return &d->source[s].train;
+// A sample's set, and its number there. `seed` points to source_seed, which shuffles the set; NULL:
+// the set is not shuffled.
+struct SamplePosition {
+    const struct ShardSet *set;
+    uint64_t number, source_seed;
+    const uint64_t *seed;
+};
+
+static void find_train_sample(const struct Data *d, uint64_t i, struct SamplePosition *at) {
+    size_t s = mix_find(&d->mix, i, &at->number);
+    at->source_seed = s ? rng_bits(d->spec.seed, s) : d->spec.seed;
+    at->seed = &at->source_seed;
+    at->set = &d->source[s].train;
 }
 
-// The same of a sample to validate on, *i < data_val_samples(d). No such set is shuffled.
-static const struct ShardSet *find_val_sample(const struct Data *d, uint64_t *i) {
+// i < data_val_samples(d).
+static void find_val_sample(const struct Data *d, uint64_t i, struct SamplePosition *at) {
     size_t s = 0;
-    for (uint64_t here; s + 1 < d->named.count; s++, *i -= here)
-        if (*i < (here = shards_windows(&d->source[s].val)))
+    for (uint64_t here; s + 1 < d->named.count; s++, i -= here)
+        if (i < (here = shards_windows(&d->source[s].val)))
             break;
-    return &d->source[s].val;
+    *at = (struct SamplePosition){.set = &d->source[s].val, .number = i};
 }
 
 // Reads samples into `batch`; or, if `counted` is not NULL, only counts their targets that count.
@@ -91,17 +99,15 @@ static int read_samples(const struct Data *d, bool val, uint64_t first, uint64_t
     uint64_t one, total = 0;
     int code = 0;
     for (uint64_t i = 0; !code && i < n; i++) {
-        uint64_t number = first + i, seed;
-        const struct ShardSet *set =
-            val ? find_val_sample(d, &number) : find_train_sample(d, &number, &seed);
-        const uint64_t *key = val ? NULL : &seed;
+        struct SamplePosition at = {0};
+        (val ? find_val_sample : find_train_sample)(d, first + i, &at);
         if (counted) {
-            code = shards_counted(set, key, number, &one, e);
+            code = shards_counted(at.set, at.seed, at.number, &one, e);
             total += one;
         } else {
             struct Batch row = {batch->inputs + i * t, batch->targets + i * t,
                                 batch->starts ? batch->starts + i * t : NULL};
-            code = shards_read(set, key, number, &row, e);
+            code = shards_read(at.set, at.seed, at.number, &row, e);
         }
     }
     if (code)
