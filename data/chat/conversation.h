@@ -4,7 +4,7 @@
 // more, the oldest turns are left out whole, while the system message stays. They stay in the
 // conversation, and in what is saved of it.
 //
-// Used by data/flags/texts.c for --chat; Next: template.h, which renders it.
+// Used by dialog.c, and for --chat by data/flags/texts.c. Next: template.h, which renders it.
 #ifndef DATA_CHAT_CONVERSATION_H
 #define DATA_CHAT_CONVERSATION_H
 #include "data/text/tokenizer.h"

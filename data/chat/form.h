@@ -36,9 +36,10 @@ struct Form {
     const char *tools_open, *tools_end; // around consecutive tool messages; NULL: nothing
     enum FormSystem system;
     unsigned rules;
-    const char *ask;               // opens the answer to generate
-    const char *needs[FORM_NEEDS]; // control tokens that the tokenizer must have, with {bos}, {eos}
-    bool from_file;                // its Jinja text contains it, to be recognised
+    const char *ask; // opens the answer to generate
+    // Control tokens that the tokenizer must have, besides {bos} and {eos}, which its texts name.
+    const char *needs[FORM_NEEDS];
+    bool from_file; // its Jinja text contains it, to be recognised
 };
 
 // True if a system message's text opens a user's message.

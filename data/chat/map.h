@@ -17,9 +17,8 @@ struct DataMap {
     size_t count;
 };
 
-// Reads TARGET=MEMBER,...; `text` must outlive the map, whose names end in a zero byte in it.
-// Errors: -EINVAL for other text, an unknown target, a target or a member given twice, and targets
-// that make no example.
+// Reads TARGET=MEMBER,...; changes `text`, which must outlive the map. Errors: -EINVAL for other
+// text, an unknown target, a target or a member given twice, and targets that make no example.
 int data_map_read(struct DataMap *map, char *text, struct Error *e);
 
 // Returns the target of a member; MEMBER_NONE: it is not mapped.

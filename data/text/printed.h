@@ -3,7 +3,7 @@
 // A token may end inside of a UTF-8 character, and a model may draw bytes that are none. A terminal
 // gets no half character, and a file of JSON no byte that is not UTF-8.
 //
-// Used by loader_ask.c, data/chat/ and whoever prints an answer as it grows.
+// Used by data/flags/texts.c, data/chat/ and whoever prints an answer as it grows.
 #ifndef DATA_TEXT_PRINTED_H
 #define DATA_TEXT_PRINTED_H
 #include "data/text/tokenizer.h"

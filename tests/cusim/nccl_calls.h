@@ -23,7 +23,7 @@ struct Call {
 };
 
 size_t type_bytes(ncclDataType_t type);
-// What rank `me` of `size` ranks gives the others by a call, from c.send on.
+// What a rank of `size` ranks gives the others by a call, from c.send on.
 size_t sent_bytes(const Call &c, int size);
 
 // The calls of a launch with all that they send, and back: the calls' `send` then lie in `bytes`.

@@ -92,5 +92,17 @@ said=$(TEST_JOBS=3 TESTS_FIRST="slow.sh early.sh" TESTS_ALONE=alone.sh \
     [ "$(tail -n 1 <<<"$said")" = "4 passed, 0 failed" ]
 result $? "long ones first, in order; nothing runs beside those that are to be alone" "$said"
 
+# ---- the short list ----
+
+# list GOAL MODE: what the Makefile lists.
+list() {
+    env -u MAKEFLAGS -u MAKEOVERRIDES -u TESTS \
+        make -s --no-print-directory MODE="$2" BUILD="$folder/build" "$1" 2>/dev/null
+}
+missing=$({ list list-long release && list list-long cusim; } | tr ' ' '\n' |
+    while read -r name; do find tests -name "$name" | grep -q . || echo "$name"; done)
+[ -z "$missing" ]
+result $? "all that the short list leaves out is there" "$missing"
+
 echo "1..$count"
 exit $failed
