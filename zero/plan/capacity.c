@@ -92,22 +92,23 @@ static void describe_need(const struct Needs *needs, enum Shortage of, const cha
              gb(bytes), shortages[of].memory, verb, who);
 }
 
-void capacity_describe(const struct Capacity *room, const struct Needs *lacks,
-                       const struct Needs *least, char text[LACK_BYTES]) {
+void capacity_describe_need(const struct Needs *needs, enum Shortage of, char text[LACK_BYTES]) {
+    describe_need(needs, of, "", "on", text);
+}
+
+void capacity_describe(const struct Capacity *room, const struct Needs *needs,
+                       char text[LACK_BYTES]) {
     char one[LACK_BYTES];
     size_t at = 0;
     for (enum Shortage s = SHORT_DEVICE; s < NSHORTAGE; s++) {
         size_t has = room->of[s];
-        bool of_node = s == SHORT_NODE && lacks->node_ranks > 1;
-        if (lacks->of[s] <= has || at >= LACK_BYTES)
+        if (needs->of[s] <= has || at >= LACK_BYTES)
             continue;
-        describe_need(least ? least : lacks, s, least ? "" : " are needed", least ? "on" : "by",
-                      one);
-        at += (size_t)snprintf(text + at, LACK_BYTES - at, "%s%s", at ? ", and " : "", one);
-        if (!least && at < LACK_BYTES)
-            at +=
-                (size_t)snprintf(text + at, LACK_BYTES - at, ", %s %.1f MiB (%.2f GB)%s",
-                                 shortages[s].limit, mib(has), gb(has),
-                                 of_node ? " together (--host-mem-per-rank limits each rank)" : "");
+        describe_need(needs, s, " are needed", "by", one);
+        at += (size_t)snprintf(text + at, LACK_BYTES - at, "%s%s, %s %.1f MiB (%.2f GB)",
+                               at ? ", and " : "", one, shortages[s].limit, mib(has), gb(has));
+        if (s == SHORT_NODE && needs->node_ranks > 1 && at < LACK_BYTES)
+            at += (size_t)snprintf(text + at, LACK_BYTES - at,
+                                   " together (--host-mem-per-rank limits each rank)");
     }
 }

@@ -51,12 +51,15 @@ struct Needs {
 };
 struct Needs capacity_needs(const struct Forecast *f);
 
-// Describes each memory of which `lacks` needs more than there is, "and" between two: "2 x 10.0 MiB
-// (0.01 GB) of device memory are needed, ..." for ranks that need so much each, or a node's ranks
-// that need so much together. With `least`, not NULL, what that needs there: "2 x 10.0 MiB (0.01
-// GB) of device memory", or "20.0 MiB (0.02 GB) of CPU memory on a node of 2 ranks".
+// "2 x 10.0 MiB (0.01 GB) of device memory are needed, ..." for ranks that need so much each, or a
+// node's ranks that need so much together; of everything that there is too little of, "and" between
+// two.
 enum { LACK_BYTES = 512 };
-void capacity_describe(const struct Capacity *room, const struct Needs *lacks,
-                       const struct Needs *least, char text[LACK_BYTES]);
+void capacity_describe(const struct Capacity *room, const struct Needs *needs,
+                       char text[LACK_BYTES]);
+
+// The same of one: "2 x 10.0 MiB (0.01 GB) of device memory", or "20.0 MiB (0.02 GB) of CPU memory
+// on a node of 2 ranks".
+void capacity_describe_need(const struct Needs *needs, enum Shortage of, char text[LACK_BYTES]);
 
 #endif

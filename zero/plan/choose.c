@@ -112,7 +112,7 @@ static int report_nothing_fits(const struct Search *s, struct Error *e) {
     if (s->trials.excess == SIZE_MAX)
         return candidates_refuse_flags(e);
     candidate_describe(&s->trials.nearest, &said, r->settings->nvme.folder, flags);
-    capacity_describe(&r->room, &s->trials.needs, NULL, lack);
+    capacity_describe(&r->room, &s->trials.needs, lack);
     return error_set(
         e, -ENOMEM, E_FIT_NOTHING,
         "--fit auto: nothing fits; even with%s, %s; use more --ranks or a smaller model",

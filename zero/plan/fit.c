@@ -85,15 +85,27 @@ static bool search_advice(struct Advice *s) {
     return found;
 }
 
+// Describes what the fitting candidate needs of each memory that the run lacks.
+static void describe_least(const struct Advice *s, const struct Needs *run, char text[LACK_BYTES]) {
+    size_t at = 0;
+    for (enum Shortage of = SHORT_DEVICE; of < NSHORTAGE; of++) {
+        char one[LACK_BYTES];
+        if (run->of[of] <= s->trials.room->of[of] || at >= LACK_BYTES)
+            continue;
+        capacity_describe_need(&s->trials.needs, of, one);
+        at += (size_t)snprintf(text + at, LACK_BYTES - at, "%s%s", at ? ", and " : "", one);
+    }
+}
+
 // Searches for advice, and makes the error. advice: the change as flags, or "" where none helps.
 static int refuse_run(struct Advice *s, char advice[CANDIDATE_BYTES], struct Error *e) {
     const char *none = "no stage, recomputation, offload or batch makes it fit";
     struct Candidate said = candidate_of(&s->run->settings);
     char lack[LACK_BYTES], least[LACK_BYTES], flags[CANDIDATE_BYTES];
-    capacity_describe(s->trials.room, &s->trials.needs, NULL, lack);
+    capacity_describe(s->trials.room, &s->trials.needs, lack);
     struct Needs lacks = s->trials.needs;
     bool found = search_advice(s);
-    capacity_describe(s->trials.room, &lacks, &s->trials.needs, least);
+    describe_least(s, &lacks, least);
     candidate_describe(&s->trials.nearest, &said, s->run->settings.nvme.folder, flags);
     snprintf(advice, CANDIDATE_BYTES, "%s", found ? flags + 1 : "");
     if (found)
@@ -102,7 +114,7 @@ static int refuse_run(struct Advice *s, char advice[CANDIDATE_BYTES], struct Err
     if (!flags[0])
         return error_set(e, -ENOMEM, E_MEMORY, "%s; %s; use more --ranks or a smaller model", lack,
                          none);
-    capacity_describe(s->trials.room, &s->trials.needs, NULL, least);
+    capacity_describe(s->trials.room, &s->trials.needs, least);
     return error_set(e, -ENOMEM, E_MEMORY,
                      "%s; %s; even with%s, %s; use more --ranks or a smaller model", lack, none,
                      flags, least);
