@@ -37,11 +37,6 @@ static inline size_t weights_beside(const struct WeightsRange *r, size_t i) {
     size_t left = r->stride ? r->run - (r->first + i) % r->run : r->n - i;
     return left < r->n - i ? left : r->n - i;
 }
-// Returns elements [begin, begin + n) of a range.
-static inline struct WeightsRange weights_cut(const struct WeightsRange *r, size_t begin,
-                                              size_t n) {
-    return (struct WeightsRange){r->at, n, r->first + begin, r->run, r->stride};
-}
 
 struct ImportSource {
     const struct WeightsKind *kind;

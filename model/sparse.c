@@ -90,8 +90,11 @@ void sparse_row(const struct Sparse *s, size_t head, size_t row, bool *seen) {
         attend_sliding(s, row, seen);
         attend_global(s, true, row, seen);
         break;
-    default: // SPARSE_LOCAL; SPARSE_DENSE has no layout
+    case SPARSE_LOCAL:
         attend_sliding(s, row, seen);
+        break;
+    default:
+        CHECK(false, "pattern %d has no layout", (int)s->mode);
     }
 }
 

@@ -60,8 +60,9 @@ struct StateLocation {
 };
 struct StateLocation zero_state_location(struct Zero *z, int g, enum State what);
 
-// Returns a device whose kernels use the host's memory: the rank's own, or one that is opened,
-// which zero_host_close closes. What is done there has the same bits on every device.
+// Returns a device whose kernels use the host's memory: the rank's own, that of an offload, or one
+// that is opened; zero_host_close closes only the last. What is done there has the same bits on
+// every device.
 struct Device *zero_host_open(struct Zero *z);
 void zero_host_close(struct Zero *z, struct Device *host);
 

@@ -85,7 +85,7 @@ static int render_turns(const struct Conversation *c, const char *system, size_t
         messages[n++] = message(ROLE_ASSISTANT, c->turn[i].answer);
     }
     messages[n++] = message(ROLE_USER, question);
-    masked_clear(out);
+    out->ids.count = 0;
     int err = template_render(c->template, messages, n, true, out, e);
     free(messages);
     return err;

@@ -9,8 +9,8 @@ nvcc needs, and takes half a minute for what is read here in seconds.
 
 An object holds the code of each target as an ELF file of its own, in the section .nv_fatbin, and
 each kernel in a section .text.NAME. Instructions have 16 bytes. NVIDIA does not document them: the
-numbers below are what nvcc 13.0 makes of known PTX on compute capability 8.0 to 12.0, and
-by other numbers no kernel would be what test_sass.py wants.
+numbers below are what nvcc 13.0 makes of known PTX on compute capability 8.0 to 12.0; if
+they were wrong, test_sass.py would fail.
 """
 
 import collections

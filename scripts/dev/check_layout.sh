@@ -173,8 +173,8 @@ function check_core(    place, word) {
     line = 0
     if (path_lines > 988)
         fault("the files in which ZeRO is learned have " path_lines " lines; at most 988")
-    if (core_lines > 2135)
-        fault("the files of the core have " core_lines " lines; at most 2135")
+    if (core_lines > 2136)
+        fault("the files of the core have " core_lines " lines; at most 2136")
 }
 
 function check_include(text,    target) {

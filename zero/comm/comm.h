@@ -161,12 +161,13 @@ void comm_queued(struct Comm *c);
 bool comm_calls_agree(const struct Comm *c, const struct CommCall calls[], char *text,
                       size_t text_bytes);
 
-// Names the marked ranks of the group for an error line, as far as it has space: " 1 3".
+// The texts of these three are for the job's last line, and nobody frees them.
+// Names the marked ranks of the group, as far as a line has space: " 1 3".
 char *comm_name_ranks(const struct Comm *c, const bool *marked);
 // Calls heartbeat (struct CommOps). Names the ranks whose processes are gone; NULL: none.
 char *comm_heartbeat(struct Comm *c, uint64_t begun);
-// Called when the job is about to end: collects the progress of all ranks, and names those that
-// give no sign, or have begun less than `needed` collectives.
+// Collects the progress of all ranks, and names those that give no sign, or have begun less than
+// `needed` collectives.
 char *comm_collect_progress(struct Comm *c, uint64_t mine, uint64_t needed);
 
 // Copies between the ranks' hosts: see broadcast_host. False: all ranks are in this process.

@@ -108,8 +108,8 @@ static const struct MasterOps bf16 = {MASTER_BF16, init_narrow, zero_read_array,
 static void init_none(struct Zero *z, int g) {
     size_t begin = zero_owned_begin(z, g), group_end = z->params->group[g].numel;
     bool reads = zero_reads(z, g), is_end = z->params->group[g].kind == GROUP_END;
-    size_t read = reads && !is_end && group_end > begin ? group_end - begin : 0;
-    master_fill(z, g, STATE_MASTER, read, reads);
+    size_t first = reads && !is_end && group_end > begin ? group_end - begin : 0;
+    master_fill(z, g, STATE_MASTER, first, reads);
 }
 const struct MasterOps zero_masters_none = {
     .init = init_none, .read = zero_read_array, .write = zero_write_array};

@@ -27,21 +27,21 @@ static const char place[] = "@PLANS@"; // of the table in it
 
 // ---- the dials ----
 
+enum { DIAL_MODEL, DIAL_DTYPE, DIAL_STAGE, DIAL_OFFLOAD, DIAL_RANKS, DIAL_BATCH, NDIAL };
 enum { DIAL_FLAGS = 3, DIAL_WORDS = 2 * DIAL_FLAGS, DIAL_VALUES = 8 };
 static const struct Dial {
     const char *name, *flag[DIAL_FLAGS]; // those that set it
     const char *value[DIAL_VALUES];      // of the first flag; offload's stand for words
 } dials[] = {
-    {"model", {"--model", "--init"}, {NULL}}, // the presets
-    {"dtype", {"--dtype"}, {"bf16", "fp32"}},
-    {"stage", {"--zero"}, {"0", "1", "2", "3"}},
-    {"offload",
-     {"--offload-optimizer", "--offload-param", "--offload-activations"},
-     {"none", "optimizer", "all"}},
-    {"ranks", {"--ranks"}, {"1", "2", "4", "8", "16", "32", "64"}},
-    {"batch", {"--batch"}, {"1", "2", "4", "8"}},
+    [DIAL_MODEL] = {"model", {"--model", "--init"}, {NULL}}, // the presets
+    [DIAL_DTYPE] = {"dtype", {"--dtype"}, {"bf16", "fp32"}},
+    [DIAL_STAGE] = {"stage", {"--zero"}, {"0", "1", "2", "3"}},
+    [DIAL_OFFLOAD] = {"offload",
+                      {"--offload-optimizer", "--offload-param", "--offload-activations"},
+                      {"none", "optimizer", "all"}},
+    [DIAL_RANKS] = {"ranks", {"--ranks"}, {"1", "2", "4", "8", "16", "32", "64"}},
+    [DIAL_BATCH] = {"batch", {"--batch"}, {"1", "2", "4", "8"}},
 };
-enum { DIAL_MODEL, DIAL_OFFLOAD = 3, NDIAL = sizeof dials / sizeof dials[0] };
 
 struct DialValue {
     const char *name, *words[DIAL_WORDS];
@@ -62,7 +62,7 @@ static bool is_set(const struct PageRequest *r, const struct Dial *d) {
 // Returns a dial's value number i in *out; false: it has none. One that is set has one, without
 // words.
 static bool dial_value(const struct PageRequest *r, int dial, int i, struct DialValue *out) {
-    static const int offloaded[] = {0, 1, DIAL_FLAGS}; // flags that say cpu
+    static const int offloaded[] = {0, 1, DIAL_FLAGS}; // none, optimizer, all: flags that say cpu
     const struct Dial *d = &dials[dial];
     const struct Preset *preset = dial == DIAL_MODEL ? preset_at((size_t)i) : NULL;
     *out = (struct DialValue){"as given", {NULL}};

@@ -36,7 +36,7 @@ struct Rehearsal {
     double sent[NSENDPHASE]; // bytes of collectives beside the compute queue
     double sums[2];          // and in it, between TP ranks, in each pass
     struct Moves moves;
-    struct KernelCount kernels; // of both devices; unless `each` was told of them
+    struct KernelCount kernels; // of both devices; 0 where `each` was told of them
 };
 
 // The work since the last report: of a hop, or of something else (hop NULL), such as the reports

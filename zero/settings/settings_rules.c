@@ -139,11 +139,12 @@ int settings_check_split(const struct RankSettings *r, struct Error *e) {
         return error_set(e, -EINVAL, E_PP_STAGES,
                          "--pp %zu: expected at most one stage for each of --layers %zu", stages,
                          r->model.layers);
-    if (r->cluster) // its stages are alike, and none has only the embedding
-        return check_rows(r, e);
-    struct SplitPart *parts = base_alloc(stages * sizeof *parts);
-    int err = split_stages(&r->model, r->recompute, (int)stages, r->pp_split, parts, e);
-    free(parts);
+    int err = 0;
+    if (!r->cluster) { // whose stages are alike, and none has only the embedding
+        struct SplitPart *parts = base_alloc(stages * sizeof *parts);
+        err = split_stages(&r->model, r->recompute, (int)stages, r->pp_split, parts, e);
+        free(parts);
+    }
     return err ? err : check_rows(r, e);
 }
 

@@ -13,9 +13,9 @@ enum { AHEAD_STEPS = STEPS_AHEAD + 1 };
 struct LoopState {
     const struct Loop *loop;
     struct Rank *rank;
-    uint64_t have;                     // batches of steps before this one have been read,
-    int32_t *batches;                  // (AHEAD_STEPS + 1, micro-batches, arrays, B, T)
-    uint64_t counted[AHEAD_STEPS + 1]; // and their targets, of all ranks
+    uint64_t have;                     // steps before this one have been read
+    int32_t *batches;                  // of these: (AHEAD_STEPS + 1, micro-batches, arrays, B, T)
+    uint64_t counted[AHEAD_STEPS + 1]; // their targets, of all ranks
     bool failed;                       // nothing more is read
     double last_end;                   // of a step; or when the only one under way was begun
     bool stop;

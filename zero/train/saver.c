@@ -156,7 +156,7 @@ static int prepare(struct Saver *s, int dir, struct Error *e) {
 static void note_saved(struct Saver *s, int dir, uint64_t step) {
     struct CheckpointRefused *refused = s->keep.refused;
     // Forgets that this step was refused: it is saved anew, whatever was wrong with the old one.
-    for (size_t i = 0; writes_folder(s, dir) && i < refused->n; i++)
+    for (size_t i = 0; i < refused->n; i++)
         if (refused->step[i] == step)
             refused->step[i--] = refused->step[--refused->n];
     s->saved = step;

@@ -20,7 +20,8 @@
 //   NAMED                  -                               it is saved
 //
 // Older checkpoints are removed when a step after a new one has shown that its weights are good
-// (saver_prove): if the run diverges they are not.
+// (saver_prove): if the run diverges they are not. By then every disk has the new one: a power cut
+// between two renames leaves one that not all have, and the one before it must still be there.
 //
 // All ranks call these functions together. Called by trainer.c. Read next:
 // zero/checkpoint/checkpoint.h.
@@ -37,10 +38,10 @@ struct Saver {
     struct RunLock *lock;              // on --out and --backup-dir, if held here
     const struct LocalDisk *disk;      // of these two (zero/process/local_disk.h)
     const char *identity;
-    struct CheckpointKeep keep;
-    uint64_t saved; // step of the last checkpoint; UINT64_MAX: there is none
-    int dir_index;  // of `folder`, where it is; -1: this run has saved none
-    bool unproven;  // it may be bad, so older ones stay
+    struct CheckpointKeep keep; // refused is not NULL
+    uint64_t saved;             // step of the last checkpoint; UINT64_MAX: there is none
+    int dir_index;              // of `folder`, where it is; -1: this run has saved none
+    bool unproven;              // it may be bad, so older ones stay
     // Called on rank 0 before a checkpoint is written: forces what belongs to it to the disk. If it
     // fails, none is written in the first folder.
     int (*pre_save)(void *context, struct Error *e);
