@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-const char *const collective_names[NCOLLECTIVE] = {"all_gather", "reduce_scatter", "all_reduce",
-                                                   "all_to_all", "swap",           "barrier"};
+const char *const collective_names[NCOLLECTIVE] = {
+    "all_gather", "reduce_scatter", "all_reduce", "all_to_all", "swap", "barrier", "broadcast"};
 
 void comm_set_nodes(struct Comm *c, int ranks) {
     int mine = comm_job_rank(c, c->rank) / ranks;

@@ -28,7 +28,8 @@ enum Collective {
     COMM_ALL_REDUCE,
     COMM_ALL_TO_ALL,
     COMM_SWAP,
-    COMM_BARRIER, // no call: the opening of a group, and what hosts do apart from all queues
+    COMM_BARRIER,   // no call: the opening of a group, and what hosts do apart from all queues
+    COMM_BROADCAST, // no call, always 0: a key that readers of log.jsonl and --plan --json know
     NCOLLECTIVE
 };
 
