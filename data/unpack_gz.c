@@ -35,7 +35,7 @@ static int gz_step(void *state, struct Unpacking *u, const char **wrong) {
         inflateReset(z);
         return 1;
     }
-    *wrong = z->msg ? z->msg : "it is none of gzip's";
+    *wrong = z->msg ? z->msg : "it is not gzip data";
     return result == Z_OK || result == Z_BUF_ERROR ? 0 : -1; // Z_BUF_ERROR: no progress for now
 }
 

@@ -61,7 +61,7 @@ static int zst_step(void *state, struct Unpacking *u, const char **wrong) {
     *wrong = code == ZSTD_error_frameParameter_windowTooLarge
                  ? "it needs a window of more than 128 MiB; pack it without --long"
              : code == ZSTD_error_checksum_wrong ? "its checksum does not agree"
-                                                 : "it is none of zstd's";
+                                                 : "it is not zstd data";
     return -1;
 }
 

@@ -15,8 +15,8 @@ int library_open(const char *file, const char *const symbol[], void *function[],
         function[i] = dlsym(library, symbol[i]);
         if (!function[i])
             return error_set(e, -ENOTSUP, E_LIBRARY_MISSING,
-                             "%s lacks the function %s: install a newer %s", file, symbol[i],
-                             package);
+                             "%s lacks the function %s: install a newer version of %s", file,
+                             symbol[i], package);
     }
     return 0;
 }
