@@ -201,9 +201,9 @@ void settings_set_inference(struct RankSettings *s);
 void settings_set_cache(struct RankSettings *s, size_t sequences);
 
 // Sets `batch` sequences per micro-batch; nmicro, and grad_dtype if it is auto, follow. Errors:
-// -EINVAL if the step cannot be divided so. The plan calls it where it chooses the batch: with --fit,
-// or --init without --batch (predict_choose). Otherwise settings_resolve has divided the step by
-// --batch, or its key of a DeepSpeed file, or what refit_batch made of it in a resumed run.
+// -EINVAL if the step cannot be divided so. The plan calls it where it chooses the batch: with
+// --fit, or --init without --batch (predict_choose). Otherwise settings_resolve has divided the
+// step by --batch, or its key of a DeepSpeed file, or what refit_batch made of it in a resumed run.
 int settings_set_batch(struct RankSettings *s, size_t batch);
 
 // Returns the ranks of a node: those that the launcher put there, or all if they are threads.
