@@ -53,8 +53,8 @@ struct Trace *trace_open_tally(struct Device *d, TallyReason *reason_of);
 void trace_close(struct Trace *t); // NULL is allowed
 
 void trace_add(struct Trace *t, enum Queue q, struct TraceRecord r);
-// True if the trace has records, and not only a tally.
-static inline bool trace_keeps(const struct Trace *t) {
+// True if the trace keeps a record of each operation; false: a tally alone.
+static inline bool trace_keeps_records(const struct Trace *t) {
     return t->ring[0].record;
 }
 static inline void trace_queued(struct Device *d, enum Queue q, const char *name,

@@ -57,14 +57,14 @@ static size_t cached_first(const struct AttentionCached *a, size_t pos) {
     return a->window && pos >= a->window ? pos + 1 - a->window : 0;
 }
 
-// Return the token, and the query head, of row r: rows are tokens one after the other, each with
-// the query heads of the key head.
-static size_t cached_token(const struct AttentionCached *a, const struct CachedRows *rows,
+// Return which of its sequence's new tokens, 0 to t - 1, and which query head row r is, counted
+// from the first of `rows`. Rows are token after token, each with all query heads of the key head.
+static size_t token_of_row(const struct AttentionCached *a, const struct CachedRows *rows,
                            size_t r) {
     return (rows->row + r) / group_of(a);
 }
-static size_t cached_head(const struct AttentionCached *a, const struct CachedRows *rows,
-                          size_t r) {
+static size_t query_head_of_row(const struct AttentionCached *a, const struct CachedRows *rows,
+                                size_t r) {
     return rows->key_head * group_of(a) + (rows->row + r) % group_of(a);
 }
 
@@ -157,8 +157,8 @@ VEC_INLINE void cached_pack_queries(const struct AttentionCached *a, enum Dtype 
                                     const struct Head *h, const struct CachedRows *rows, float *q) {
     memset(q, 0, round_up(rows->rows, BLOCK_ROWS) * h->width / h->per_item * sizeof *q);
     for (size_t r = 0; r < rows->rows; r++) {
-        size_t row = rows->b * a->t + cached_token(a, rows, r);
-        size_t at = (row * (a->nh + 2 * a->nkv) + cached_head(a, rows, r)) * a->hs;
+        size_t row = rows->b * a->t + token_of_row(a, rows, r);
+        size_t at = (row * (a->nh + 2 * a->nkv) + query_head_of_row(a, rows, r)) * a->hs;
         for (size_t i = 0; i < a->hs; i += VEC_LANES) {
             Vec x = vec_read(a->qkv, d, at + i, at + a->hs);
             if (h->per_item == 2)
@@ -172,8 +172,8 @@ VEC_INLINE void cached_pack_queries(const struct AttentionCached *a, enum Dtype 
 VEC_INLINE void cached_finish(const struct AttentionCached *a, enum Dtype d, const struct Head *h,
                               const struct CachedRows *rows, const float *out) {
     for (size_t r = 0; r < rows->rows; r++) {
-        size_t row = rows->b * a->t + cached_token(a, rows, r);
-        size_t at = (row * a->nh + cached_head(a, rows, r)) * a->hs;
+        size_t row = rows->b * a->t + token_of_row(a, rows, r);
+        size_t at = (row * a->nh + query_head_of_row(a, rows, r)) * a->hs;
         Vec sum = vec_set(vec_sum(vec_load_f32(rows->sum + r * VEC_LANES)));
         for (size_t i = 0; i < a->hs; i += VEC_LANES)
             vec_write(a->out, d, at + i, at + a->hs, vec_load_f32(out + r * h->width + i) / sum);
@@ -184,7 +184,7 @@ VEC_INLINE void cached_finish(const struct AttentionCached *a, enum Dtype d, con
 static void cached_begin_rows(const struct AttentionCached *a, struct CachedRows *rows) {
     memset(rows->sum, 0, sizeof rows->sum);
     for (size_t r = 0; r < TILE; r++) {
-        size_t row = rows->b * a->t + cached_token(a, rows, size_min(r, rows->rows - 1));
+        size_t row = rows->b * a->t + token_of_row(a, rows, size_min(r, rows->rows - 1));
         rows->pos[r] = row_position(a->starts, row, a->t);
         rows->first[r] = cached_first(a, rows->pos[r]);
         rows->max[r] = -FLT_MAX;

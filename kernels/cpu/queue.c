@@ -69,7 +69,7 @@ static void run_entry(struct Stream *s, const struct QueueEntry *entry, uint64_t
         return;
     struct TraceRecord r = {
         .label = entry->label, .name = entry->name, .begin = begin, .end = base_seconds()};
-    if (trace_keeps(trace))
+    if (trace_keeps_records(trace))
         r.cost = cost_of(entry->name, entry->args);
     trace_add(trace, s->number, r);
 }

@@ -28,7 +28,7 @@ void span_end(struct Stream *s);
 // operations are a share of the whole's, so that parts never add up to more than the whole.
 static inline bool span_is_on(const struct Stream *s) {
     const struct Trace *trace = s->cuda->device.trace;
-    return trace && trace_keeps(trace);
+    return trace && trace_keeps_records(trace);
 }
 void span_part(struct Stream *s, const char *name, struct Cost cost);
 

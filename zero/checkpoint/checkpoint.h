@@ -191,7 +191,7 @@ struct CheckpointHead {
     uint32_t narray;               // of a group that is trained: NSTATE, or NSTATE_LATE while an
                                    // update is late
     size_t fixed_bytes;            // of the file, before the identity
-    size_t group_bytes;            // of a row of its table of groups
+    size_t group_row_bytes;        // of a row of its table of groups
     uint64_t base;                 // where the file begins in its descriptor: 0, unless fetched
     struct CheckpointGroup *group; // owned; checkpoint_head_free
     char *identity;                // owned, ends in a zero byte
@@ -215,7 +215,7 @@ void checkpoint_file_abandon(struct CheckpointWriter *w);
 // Returns the bytes of a file that is written with this head, whatever the format it was read in.
 uint64_t checkpoint_file_bytes(const struct CheckpointHead *head);
 // Returns the offset in the file, without head->base, at which its values (master, m, v) begin.
-// Only for a head that was read: reading sets fixed_bytes and group_bytes.
+// Only for a head that was read: reading sets fixed_bytes and group_row_bytes.
 uint64_t checkpoint_values_at(const struct CheckpointHead *head);
 
 // `folder`: a descriptor below which the last name of `path` is opened, or AT_FDCWD.

@@ -92,8 +92,9 @@ static size_t fixed_bytes(int format) {
            (format_has(format, ADAPTERS) ? sizeof(uint64_t) : 0);
 }
 
-// Bytes of a row of the table of groups.
-static size_t group_bytes(int format) {
+// Returns the bytes of a row of the table of groups: without `narray` in formats in which all
+// groups have the same number of arrays.
+static size_t group_row_bytes(int format) {
     return format_has(format, FROZEN) ? sizeof(struct CheckpointGroup)
                                       : offsetof(struct CheckpointGroup, narray);
 }
@@ -150,7 +151,7 @@ int checkpoint_file_create(struct CheckpointWriter **out, const char *path,
         if (part[i].n)
             err = checkpoint_file_append(w, part[i].bytes, part[i].n, e);
     for (uint32_t g = 0; g < head->ngroup && !err; g++)
-        err = checkpoint_file_append(w, &head->group[g], group_bytes(format), e);
+        err = checkpoint_file_append(w, &head->group[g], group_row_bytes(format), e);
     if (err) {
         checkpoint_file_abandon(w);
         w = NULL;
@@ -239,7 +240,7 @@ static int check_hash(int fd, const char *path, uint64_t bytes, struct Error *e)
 static uint64_t promised_bytes(const struct CheckpointHead *h) {
     const uint64_t most = UINT64_C(1) << 48;
     uint64_t all = h->fixed_bytes + strlen(h->identity) + h->choices_bytes +
-                   h->ngroup * h->group_bytes + sizeof(uint64_t);
+                   h->ngroup * h->group_row_bytes + sizeof(uint64_t);
     for (uint32_t i = 0; i < h->ngroup; i++) {
         const struct CheckpointGroup *g = &h->group[i];
         if (g->numel > most || g->begin > g->numel || g->count > g->numel - g->begin ||
@@ -255,7 +256,7 @@ static uint64_t promised_bytes(const struct CheckpointHead *h) {
 uint64_t checkpoint_file_bytes(const struct CheckpointHead *h) {
     struct CheckpointHead written = *h;
     written.fixed_bytes = fixed_bytes(choose_format(h));
-    written.group_bytes = group_bytes(choose_format(h));
+    written.group_row_bytes = group_row_bytes(choose_format(h));
     return promised_bytes(&written);
 }
 
@@ -327,7 +328,7 @@ static int read_head(int fd, const char *path, uint64_t file_bytes, struct Check
     *h = head_of(&fixed);
     h->narray = format_has(format, LATE) ? NSTATE_LATE : NSTATE;
     h->fixed_bytes = fixed_bytes(format);
-    h->group_bytes = group_bytes(format);
+    h->group_row_bytes = group_row_bytes(format);
     if (format_has(format, JUDGED))
         err = checkpoint_file_read(fd, path, &h->best, sizeof h->best, e);
     if (!err && format_has(format, ADAPTERS))
@@ -343,7 +344,7 @@ static int read_head(int fd, const char *path, uint64_t file_bytes, struct Check
         err = checkpoint_file_read(fd, path, h->choices, h->choices_bytes, e);
     for (uint32_t g = 0; g < fixed.ngroup && !err; g++) {
         h->group[g].narray = h->narray;
-        err = checkpoint_file_read(fd, path, &h->group[g], h->group_bytes, e);
+        err = checkpoint_file_read(fd, path, &h->group[g], h->group_row_bytes, e);
     }
     if (!err && strlen(h->identity) != fixed.identity_bytes)
         err = checkpoint_damaged(e, path, "its text has a zero byte");
@@ -355,7 +356,7 @@ static int read_head(int fd, const char *path, uint64_t file_bytes, struct Check
 }
 
 uint64_t checkpoint_values_at(const struct CheckpointHead *h) {
-    return h->fixed_bytes + strlen(h->identity) + h->choices_bytes + h->ngroup * h->group_bytes;
+    return h->fixed_bytes + strlen(h->identity) + h->choices_bytes + h->ngroup * h->group_row_bytes;
 }
 
 int checkpoint_file_head(int fd, const char *path, uint64_t base, uint64_t bytes,

@@ -342,14 +342,16 @@ size_t footprint_model_states(const struct Footprint *f) {
 
 // ---- a parameter count ----
 
-// Returns the bytes of a parameter's master weight. The device's is whole if the weights are in
-// another tier.
+// Returns the bytes of a parameter's master weight beside its weight: of split the weight is the
+// upper half, of bf16 it is the master itself. Where the device updates weights that are kept in
+// another tier it lacks them, and keeps whole masters: of fp32, or for bf16 of bf16.
 static size_t master_bytes(const struct ZeroPlan *p) {
-    static const size_t bytes[NMASTER] = {[MASTER_FP32] = 4, [MASTER_SPLIT] = 2};
-    bool apart = p->optimizer.tier->kind == TIER_DEVICE && p->param.tier->kind != TIER_DEVICE;
+    static const size_t bytes[NMASTER] = {[MASTER_FP32] = 4, [MASTER_SPLIT] = 2, [MASTER_BF16] = 0};
+    bool weights_elsewhere =
+        p->optimizer.tier->kind == TIER_DEVICE && p->param.tier->kind != TIER_DEVICE;
     if (!p->has_master)
         return 0;
-    if (apart)
+    if (weights_elsewhere)
         return p->masters->format == MASTER_BF16 ? 2 : 4;
     return bytes[p->masters->format];
 }
