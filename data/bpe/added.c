@@ -32,8 +32,8 @@ const struct Added *added_with_text(const struct AddedSet *s, const char *text, 
     return found ? *found : NULL;
 }
 
-// Returns the first of token[lo] .. token[hi - 1] whose byte `at` is at least `byte`. Their first
-// `at` bytes are the same, and they are longer.
+// Returns the index of the first of token[lo] .. token[hi - 1] whose byte `at` is at least `byte`;
+// hi: there is none. Their first `at` bytes are the same, and they are longer.
 static size_t first_from(const struct AddedSet *s, size_t lo, size_t hi, size_t at, unsigned byte) {
     while (lo < hi) {
         size_t mid = lo + (hi - lo) / 2;
@@ -49,7 +49,7 @@ static size_t first_from(const struct AddedSet *s, size_t lo, size_t hi, size_t 
 static const struct Added *longest_token(const struct AddedSet *s, const uint8_t *text, size_t n) {
     const struct Added *found = NULL;
     size_t lo = 0, hi = s->count;
-    for (size_t at = 0; lo < hi; at++) {
+    for (size_t at = 0; lo < hi; at++) { // these tokens begin with the text's first `at` bytes
         if (s->token[lo]->bytes == at)
             found = s->token[lo++];
         if (at == n)

@@ -24,7 +24,7 @@ struct AddedSet {
     bool begins[256]; // true if one begins with this byte
 };
 
-// Sorts the tokens whose `normalized` is as given. The `count` tokens stay the caller's.
+// Sorts pointers to those of the `count` tokens whose `normalized` is as given into s->token.
 void added_sort(struct AddedSet *s, const struct Added *tokens, size_t count, bool normalized);
 void added_free(struct AddedSet *s);
 

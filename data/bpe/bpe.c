@@ -118,7 +118,7 @@ static const struct BpeMerge *find_merge(const struct Bpe *b, int32_t left, int3
     return m->pair == UINT64_MAX ? NULL : m;
 }
 
-// Pushes the merge of a symbol with the next one, if there is one, on the heap.
+// Pushes the merge of symbol `left` with the next one on the heap, if there are both and a merge.
 static void push_merge(const struct Bpe *b, struct BpeWork *w, uint32_t left) {
     uint32_t right = left == NONE ? NONE : w->symbol[left].after;
     if (right == NONE)
@@ -153,7 +153,7 @@ static bool falls_back(const struct Bpe *b, const uint8_t *character, size_t n) 
 }
 
 // Splits a word into the pieces of its characters. A character without a piece becomes <0xXX>
-// pieces; without those, `unknown` as in add_bytes, but after the <0xXX> pieces that follow it.
+// pieces; without those, `unknown` as in add_bytes, but as in the reference after the next <0xXX>s.
 static void add_characters(const struct Bpe *b, struct BpeWork *w, const uint8_t *word, size_t n) {
     size_t count = 0;
     bool pending = false; // an `unknown` is still to be added
@@ -177,7 +177,7 @@ static void add_characters(const struct Bpe *b, struct BpeWork *w, const uint8_t
     w->nsymbol = count;
 }
 
-// Leaves the pieces of a word as a list in w->symbol, from 0 on; w->nsymbol 0: there are none.
+// Leaves the pieces of a word as a linked list from w->symbol[0] on; w->nsymbol 0: it is empty.
 static void merge_word(const struct Bpe *b, struct BpeWork *w, const uint8_t *word, size_t n) {
     if (n >= NONE)
         base_out_of_memory(n * sizeof *w->symbol, "a word of more than 4 GiB");
@@ -220,7 +220,7 @@ static void merge_word(const struct Bpe *b, struct BpeWork *w, const uint8_t *wo
 static void cache_word(struct BpeWork *w, struct CachedWord *slot, uint32_t hash,
                        const uint8_t *word, size_t n, const int32_t *ids, size_t count) {
     size_t text_numbers = ceil_div(n, 4);
-    if (w->nkept + text_numbers + count > KEPT_NUMBERS) {
+    if (w->nkept + text_numbers + count > KEPT_NUMBERS) { // full: forget all words
         memset(w->cached, 0, SLOTS * sizeof *w->cached);
         w->nkept = 0;
     }
@@ -297,8 +297,8 @@ static int encode_words(struct Call *c, struct Stretch s) {
 
 // ---- added tokens -------------------------------------------------------------------------------
 
-static bool is_space(const struct Bpe *b, const uint8_t *p, size_t *n) {
-    return (b->unicode.kind[unicode_at(p, n)] & UNICODE_CLASS) == UNICODE_SPACE;
+static bool is_space(const struct Bpe *b, const uint8_t *p, size_t *bytes) {
+    return (b->unicode.kind[unicode_at(p, bytes)] & UNICODE_CLASS) == UNICODE_SPACE;
 }
 
 // Returns the beginning of the white space that ends at `end`; at least `from`.
@@ -322,6 +322,7 @@ static size_t space_after(const struct Bpe *b, const uint8_t *text, size_t n, si
 
 typedef int Encode(struct Call *c, struct Stretch s);
 
+// Passes bytes begin .. end - 1 of the stretch on to `rest`, if they begin before its cut.
 static int encode_before_cut(struct Call *c, const struct Stretch *s, size_t begin, size_t end,
                              Encode *rest) {
     if (begin >= end || begin >= s->cut)
@@ -370,7 +371,7 @@ int bpe_encode(const struct Bpe *b, struct BpeWork *w, const struct BpeText *t, 
                         .at = t->at,
                         .begins = !t->inside && !t->follows,
                         .middle = t->inside};
-    while (s.n < t->n + t->after && (s.text[s.n] & 0xc0) == 0x80)
+    while (s.n < t->n + t->after && (s.text[s.n] & 0xc0) == 0x80) // to a character's end
         s.n++;
     s.open = s.n < t->n + t->after;
     size_t count = ids->count, missing = w->missing;
@@ -411,7 +412,7 @@ size_t bpe_cut(const struct Bpe *b, const char *text, size_t n, size_t wanted) {
     size_t cut = split_cut(&b->unicode, (const uint8_t *)text, n, wanted);
     while (cut < n && follows_added(b, text, cut)) {
         size_t before = cut > 1 ? split_cut(&b->unicode, (const uint8_t *)text, n, cut - 1) : n;
-        cut = before < cut ? before : n;
+        cut = before < cut ? before : n; // n: no earlier place
     }
     return cut;
 }

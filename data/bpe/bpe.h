@@ -71,12 +71,12 @@ struct BpeText {
     bool follows; // it follows a token that is not part of it
 };
 
-// Appends the ids. Errors, with nothing appended: -EAGAIN: the text cannot be cut after these n
-// bytes; -EINVAL: an expression takes too long.
+// Appends the text's ids to *ids. Errors, with nothing appended: -EAGAIN: the text cannot be cut
+// after its n bytes; -EINVAL: an expression takes too long.
 int bpe_encode(const struct Bpe *b, struct BpeWork *w, const struct BpeText *t, struct Ids *ids,
                struct Error *e);
 
-// True if a mark is put at the beginning of a text, but not of a text after a token.
+// True if a space's mark is put at the beginning of a text, but not of a text after a token.
 bool bpe_marks_only_front(const struct Bpe *b);
 
 // Returns how many bytes had no piece since the last call of this function.
@@ -96,6 +96,7 @@ void bpe_close(struct Bpe *b);
 
 // ---- for read.c ----
 
+// Returns a hash of n bytes. Its multipliers are 2^64 by the golden ratio, and MurmurHash3's.
 static inline uint64_t bpe_hash(const void *data, size_t n) {
     const uint8_t *p = data;
     uint64_t h = n * 0x9e3779b97f4a7c15u, x;

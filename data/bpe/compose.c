@@ -35,7 +35,7 @@ static int compare_point(const void *key, const void *pair) {
     return a < b ? -1 : a > b;
 }
 
-// Appends the decomposition of a character, whose first part may decompose in turn (4 times).
+// Appends a character's canonical decomposition, recursively. U+00C0 is the first that has one.
 static void decompose(const struct Unicode *u, uint32_t point, struct Points *out) {
     if (point - S_BASE < S_COUNT) {
         uint32_t s = point - S_BASE;
@@ -57,6 +57,7 @@ static void decompose(const struct Unicode *u, uint32_t point, struct Points *ou
         decompose(u, p->second, out);
 }
 
+// Sorts n characters by class[character], stably, by merging; `half` has room for n / 2 of them.
 static void sort_by_class(const uint8_t *class, uint32_t *run, uint32_t *half, size_t n) {
     if (n < 2)
         return;

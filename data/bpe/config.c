@@ -10,7 +10,7 @@
 
 enum { FILE_BYTES_MAX = 64 << 20 };
 
-// Reads the file `name` in the folder of `path`; *text NULL: there is none. *file: its path.
+// Reads the file `name` beside `path`; *text NULL: there is none. *file: its path. free() both.
 static int read_beside(const char *path, const char *name, char **file, char **text, size_t *n,
                        struct Error *e) {
     const char *slash = strrchr(path, '/');
@@ -27,7 +27,7 @@ static int read_beside(const char *path, const char *name, char **file, char **t
     return err == -ENOENT ? 0 : err;
 }
 
-// Returns the text of a token, "<s>" or {"content": "<s>", ...}; NULL: it has none.
+// Returns a token's text ("bos_token": "<s>" or {"content": "<s>", ...}), to free(); NULL: none.
 static char *token_text(const cJSON *config, const char *name) {
     const cJSON *item = cJSON_GetObjectItemCaseSensitive(config, name);
     if (cJSON_IsObject(item))
@@ -35,7 +35,7 @@ static char *token_text(const cJSON *config, const char *name) {
     return cJSON_IsString(item) ? base_format("%s", item->valuestring) : NULL;
 }
 
-// Returns the chat template: a text, or the "default" of a list of {"name", "template"}.
+// Returns the chat template, to free(): a text, or the "default" of a list of {"name", "template"}.
 static char *template_text(const cJSON *config) {
     const cJSON *item = cJSON_GetObjectItemCaseSensitive(config, "chat_template"), *named;
     if (cJSON_IsArray(item)) {

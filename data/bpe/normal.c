@@ -21,7 +21,7 @@ static void apply_part(const struct Unicode *u, const struct NormalStep *p, stru
         unicode_compose(u, text, n, out);
     else if (p->kind == NORMAL_REPLACE)
         replace(out, p, text, n);
-    else
+    else // NORMAL_PREPEND: its text is there already
         bytes_append(out, text, n);
 }
 

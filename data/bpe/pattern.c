@@ -79,7 +79,7 @@ static int open_group(struct PatternReading *x, const char *text, bool implied) 
 static int read_open(struct PatternReading *x) {
     static const struct {
         const char *text, *becomes;
-        bool looks_back, sets, any_case, implied;
+        bool looks_back, sets_case, any_case, implied;
     } rows[] = {
         {"(?:", "(?:", false, false, false, false},  {"(?=", "(?=", false, false, false, false},
         {"(?!", "(?!", false, false, false, false},  {"(?>", "(?>", false, false, false, false},
@@ -93,7 +93,7 @@ static int read_open(struct PatternReading *x) {
             int err = open_group(x, rows[i].becomes, rows[i].implied);
             r->at += strlen(rows[i].text);
             r->looks_back = r->looks_back || rows[i].looks_back;
-            if (rows[i].sets)
+            if (rows[i].sets_case)
                 r->any_case = rows[i].any_case;
             return err;
         }
@@ -122,7 +122,8 @@ static int read_close(struct PatternReading *x) {
 
 // ---- quantifiers ----
 
-// Reads {2}, {2,}, {,3} or {2,3} at r->at. Returns its bytes; 0: the brace is itself. *exact: {2}.
+// Reads {2}, {2,}, {,3} or {2,3} at r->at. Returns its bytes; 0: the brace is itself. count: the
+// least and the most, 65535 (PCRE2's largest) where there is no most. *exact: {2}.
 static size_t read_braces(const struct PatternReader *r, unsigned count[2], bool *exact) {
     size_t at = r->at + 1;
     bool has_digits[2] = {false, false}, comma = false;
@@ -157,6 +158,7 @@ static void wrap_atom(struct PatternReading *x) {
     r->item[x->atom] = open;
 }
 
+// Adds the quantifier at r->at. *found false: there is none.
 static int read_quantifier(struct PatternReading *x, bool *found) {
     struct PatternReader *r = &x->r;
     char c = r->text[r->at], text[24] = {c, 0};
@@ -178,7 +180,7 @@ static int read_quantifier(struct PatternReading *x, bool *found) {
         snprintf(text, sizeof text, "{%u,%u}", count[0], count[1]);
     r->at += bytes;
     char next = r->at < r->n ? r->text[r->at] : 0;
-    if (next == '?' && !(braces && exact)) {
+    if (next == '?' && !(braces && exact)) { // {2}? differs between the engines
         strcat(text, "?");
         r->at++;
     } else if (next == '+' && !braces) { // possessive
@@ -200,10 +202,11 @@ static int read_quantifier(struct PatternReading *x, bool *found) {
 
 // ---- all else ----
 
-static int add_look(struct PatternReading *x, size_t bytes, const char *look) {
+// Adds an assertion about the text around, which takes `bytes` bytes of the pattern read.
+static int add_assertion(struct PatternReading *x, size_t bytes, const char *assertion) {
     x->r.looks_back = true;
     x->atom = x->r.nitem;
-    add_text(&x->r, look);
+    add_text(&x->r, assertion);
     x->r.at += bytes;
     return 0;
 }
@@ -263,13 +266,13 @@ static int read_character(struct PatternReading *x) {
         if (escape == 'b' || escape == 'B')
             return add_boundary(x, escape == 'b');
         if (escape == 'A' || escape == 'z')
-            return add_look(x, 2, escape == 'A' ? "\\A" : "\\z");
+            return add_assertion(x, 2, escape == 'A' ? "\\A" : "\\z");
         return pattern_refuse(r, begin, "this escape");
     }
     bool single = !err && s.count == 1 && s.range[0].first == s.range[0].last;
     if (!err)
         err = single ? check_pair(x, begin, s.range[0].first) : (x->letter = 0, 0);
-    if (!err && r->any_case && c != '[' && (single || c == '\\'))
+    if (!err && r->any_case && c != '[' && (single || c == '\\')) // a class has been folded
         err = pattern_fold(r, &s, begin);
     if (err)
         set_free(&s);
@@ -285,10 +288,10 @@ static int read_part(struct PatternReading *x) {
     int err = read_quantifier(x, &found);
     if (err || found)
         return err;
-    if (c == '^')
-        return add_look(x, 1, "(?:\\A|(?<=\\n)(?!\\z))");
+    if (c == '^') // not after a line break that ends the text
+        return add_assertion(x, 1, "(?:\\A|(?<=\\n)(?!\\z))");
     if (c == '$')
-        return add_look(x, 1, "(?=\\n|\\z)");
+        return add_assertion(x, 1, "(?=\\n|\\z)");
     if (c != '(' && c != ')' && c != '|')
         return read_character(x);
     x->letter = 0;

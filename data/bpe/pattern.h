@@ -19,7 +19,7 @@ struct Pattern {
     bool looks_back;    // it depends on the text before a match, or on where the text begins
 };
 
-// Errors: -EINVAL, with the construct that is not supported and its byte of the pattern.
+// Translates a pattern of n bytes. Errors: -EINVAL, with the unsupported construct and its byte.
 int pattern_open(struct Pattern *p, const char *text, size_t n, struct Error *e);
 void pattern_close(struct Pattern *p);
 
@@ -53,12 +53,12 @@ int pattern_refuse(struct PatternReader *r, size_t at, const char *what);
 // Reads the character at r->at, and moves r->at after it. r->at < r->n.
 uint32_t pattern_next(struct PatternReader *r);
 
-// Reads the set that the escape at r->at stands for. *found false: it stands for none, and r->at
-// has not moved.
+// Adds the characters that the escape at r->at stands for to the set. *found false: it stands for
+// none, and r->at has not moved.
 int pattern_read_escape(struct PatternReader *r, struct PointSet *s, bool in_brackets, bool *found);
-// Reads the class at r->at, from its "[" to its "]". depth: the classes around it.
+// Adds the class at r->at, from its "[" to its "]", to the set. depth: the classes around it.
 int pattern_read_class(struct PatternReader *r, struct PointSet *s, size_t depth);
-// Adds the other cases of the set's characters.
+// Adds the other cases of the set's characters, for (?i). at: its byte of the pattern, for errors.
 int pattern_fold(struct PatternReader *r, struct PointSet *s, size_t at);
 
 // Writes the symbols of the sets, and the expression, into p. Errors: -EINVAL: too many symbols.

@@ -51,7 +51,7 @@ static int read_code_point(struct PatternReader *r, struct PointSet *s) {
     }
     bool ended = braces ? peek(r, 0) == '}' && have : have == digits;
     if (!ended || point >= UNICODE_POINTS || (!braces && digits == 2 && point >= 0x80))
-        return pattern_refuse(r, begin, "this number of a character");
+        return pattern_refuse(r, begin, "this number of a character"); // \x80 is a byte there
     r->at += braces;
     set_add(s, point, point);
     return 0;
@@ -138,7 +138,7 @@ static int read_union(struct PatternReader *r, struct PointSet *s, bool first, s
         if (r->at >= r->n)
             return pattern_refuse(r, r->n, "a \"[\" without a \"]\"");
         char c = peek(r, 0);
-        if ((c == ']' && !first) || (c == '&' && peek(r, 1) == '&'))
+        if ((c == ']' && !first) || (c == '&' && peek(r, 1) == '&')) // a first "]" is a member
             return 0;
         if (c == '[' && peek(r, 1) == ':')
             return pattern_refuse(r, r->at, "a class [:NAME:]");

@@ -45,6 +45,7 @@ int bpe_read_decoder(struct Bpe *b, const cJSON *d, const char *path, struct Err
 
 // ---- what pieces decode to ----
 
+// Sets what piece `id` decodes to: the byte of <0xXX>, or its text with spaces in place of marks.
 static void show_piece(struct Bpe *b, size_t id) {
     const size_t n = strlen(b->mark ? b->mark : ""), at = b->piece[id].at;
     const size_t end = at + b->piece[id].count, begin = b->bytes.count;
@@ -87,6 +88,7 @@ static bool has_inner_mark(const struct Bpe *b, const struct BpePiece *p, const 
     return false;
 }
 
+// True if a merge, or a piece that is a word as it is, crosses the boundary before a mark.
 static bool has_merge_across(const struct Bpe *b, const char *mark) {
     for (size_t i = 0; i < b->nmerge; i++)
         if (b->merge[i].pair != UINT64_MAX && has_inner_mark(b, &b->piece[b->merge[i].id], mark))
@@ -119,6 +121,7 @@ static bool leaves_out(const struct Bpe *b) {
 void bpe_use_marks(struct Bpe *b) {
     const char *mark = find_mark(b);
     show_pieces(b);
+    // A character that is left out or fused with others (a mark that is no piece) would join them.
     if (b->byte_level || leaves_out(b) || !*mark || *bpe_word_slot(b, mark, strlen(mark)) < 0 ||
         has_merge_across(b, mark))
         return;

@@ -114,7 +114,7 @@ static int read_split(struct Bpe *b, const cJSON *p, const char *path, struct Er
     if (!s->bytes)
         return error_set(e, -EINVAL, E_BPE_STEP,
                          "%s: a \"Split\" has neither a \"Regex\" nor a \"String\"; add one", path);
-    // Every character is in a match, so what does not match is nothing.
+    // Every character is in a match of such a pattern, so there is nothing between matches.
     bool isolated = s->behavior == (s->invert ? REMOVED : ISOLATED);
     for (int k = 0; k < NSPLIT && *regex && isolated; k++)
         if (split_patterns[k] && !strcmp(regex, split_patterns[k])) {
@@ -132,7 +132,7 @@ static int read_byte_level(struct Bpe *b, const cJSON *p, const char *path, stru
             "%s: two pre-tokenizers \"ByteLevel\" are not supported; give token shards as --data",
             path);
     if (!cJSON_IsFalse(json_member(p, "add_prefix_space"))) {
-        b->one_stretch = b->one_stretch || b->steps.count; // a cut is not the beginning of a part
+        b->one_stretch = b->one_stretch || b->steps.count; // a part that follows a cut gets none
         add_step(b, STEP_PREFIX);
     }
     if (!cJSON_IsFalse(json_member(p, "use_regex")))

@@ -93,8 +93,8 @@ void set_free(struct PointSet *s) {
 static void add_table(struct PointSet *s, const char *table) {
     uint32_t point = 0;
     for (const char *at = table; *at;) {
-        uint32_t first = point + unicode_number(&at);
-        point = first + unicode_number(&at) + 1;
+        uint32_t first = point + unicode_number(&at); // the gap before a range
+        point = first + unicode_number(&at) + 1;      // its length less 1
         push_range(s, first, point - 1);
     }
     sort_ranges(s);

@@ -29,8 +29,8 @@ static bool is_break(uint8_t c) {
     return c == '\r' || c == '\n';
 }
 
-// Returns the bytes of 's 't 're 've 'm 'll or 'd at p, or 0. any_case: large letters do, too, and
-// the long s (U+017F) counts as an s.
+// Returns the bytes of 's 't 're 've 'm 'll or 'd at p, or 0. any_case: capitals do, too, and the
+// long s (U+017F) counts as an s.
 static size_t contraction_bytes(const uint8_t *p, size_t left, bool any_case) {
     if (p[0] != '\'' || left < 2)
         return 0;
@@ -43,7 +43,7 @@ static size_t contraction_bytes(const uint8_t *p, size_t left, bool any_case) {
     return two ? 3 : 0;
 }
 
-// \s+(?!\S)|\s+: all of the white space, but where more text follows, without its last character.
+// Returns the end of \s+(?!\S)|\s+ at p: all white space, but of several before text not the last.
 static const uint8_t *space_end(const struct Unicode *u, const uint8_t *p, const uint8_t *end) {
     const uint8_t *last = p, *q = p;
     for (size_t n; q < end; q += n) {
@@ -54,6 +54,7 @@ static const uint8_t *space_end(const struct Unicode *u, const uint8_t *p, const
     return q == end || last == p ? q : last;
 }
 
+// Returns the end of the word at p, by GPT-2's pattern.
 static const uint8_t *scan_gpt2(const struct Unicode *u, const uint8_t *p, const uint8_t *end) {
     size_t n = contraction_bytes(p, (size_t)(end - p), false);
     if (n)
@@ -72,6 +73,7 @@ static const uint8_t *breaks_end(const struct Unicode *u, const uint8_t *p, cons
     return found;
 }
 
+// Returns the end of the word at p, by Llama 3's pattern with \p{N}{1,digits}: Qwen2's has 1.
 static const uint8_t *scan_llama(const struct Unicode *u, const uint8_t *p, const uint8_t *end,
                                  size_t digits) {
     size_t n = contraction_bytes(p, (size_t)(end - p), true), m;

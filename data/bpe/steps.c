@@ -16,7 +16,7 @@ int letter_to_byte(uint32_t letter) {
     if (letter < 256)
         return is_printed(letter) ? (int)letter : -1;
     unsigned left = letter - 256;
-    for (unsigned byte = 0; left < 68 && byte < 256; byte++)
+    for (unsigned byte = 0; left < 68 && byte < 256; byte++) // 68 bytes are not printed
         if (!is_printed(byte) && left-- == 0)
             return (int)byte;
     return -1;
@@ -104,6 +104,7 @@ static int rewrite_stretch(const struct StepsRun *r, size_t k, struct Stretch s)
 
 // ---- words ----
 
+// Passes a word to `take`, as bytes. -EAGAIN: it crosses the cut, or more text could lengthen it.
 static int emit_word(const struct StepsRun *r, struct Stretch s) {
     if (s.cut < s.n || (s.open && s.cut == s.n))
         return -EAGAIN;

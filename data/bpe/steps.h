@@ -27,7 +27,7 @@ enum StepKind {
     STEP_REGEX,   // splits at matches of an expression
     STEP_WORDS,   // Whitespace: takes \w+ and [^\w\s]+, nothing else
     STEP_RUNS,    // splits before each mark that follows no mark
-    STEP_PREFIX,  // prepends a space, if there is none
+    STEP_PREFIX,  // prepends a space, if there is none; this and the next rewrite, the others cut
     STEP_MARK,    // Metaspace: writes marks in place of spaces, and prepends one
     STEP_LETTERS, // writes ByteLevel's letters in place of bytes
 };
@@ -64,10 +64,10 @@ struct Stretch {
 // Returns the bytes from `begin` to `end` of a stretch. open: the text goes on after them.
 static inline struct Stretch stretch_part(const struct Stretch *s, size_t begin, size_t end,
                                           bool open) {
-    bool cut = s->cut < end || (open && s->cut == end);
+    bool has_cut = s->cut < end || (open && s->cut == end);
     return (struct Stretch){.text = s->text + begin,
                             .n = end - begin,
-                            .cut = cut ? s->cut - begin : SIZE_MAX,
+                            .cut = has_cut ? s->cut - begin : SIZE_MAX,
                             .at = s->in_letters ? s->at : s->at + begin,
                             .begins = s->begins && !begin,
                             .middle = s->middle && !begin,

@@ -85,6 +85,7 @@ static inline int add_item(struct Splitting *x, size_t begin, size_t end, bool m
     return err;
 }
 
+// Passes on the part that still grows, after a step. Returns the step's error; DONE is none.
 static int finish(int err, struct Splitting *x) {
     if (!err || err == DONE)
         err = pass_growing_part(x);
@@ -105,7 +106,8 @@ static int add_rest(struct Splitting *x, size_t prev, int err) {
     return !err && prev < x->s.n ? add_item(x, prev, x->s.n, false) : err;
 }
 
-// Returns the offset of the next character of the step's classes, from byte i on, or s.n.
+// Returns the offset of the next character of the step's classes, from byte i on, of *bytes bytes;
+// s.n: there is none.
 static size_t find_class(const struct Splitting *x, size_t i, size_t *bytes) {
     const uint8_t *kind = x->run->unicode->kind, *text = x->s.text;
     size_t n = x->s.n, w = 1;
@@ -134,6 +136,7 @@ static int split_string(struct Splitting *x) {
     return add_rest(x, prev, err);
 }
 
+// Passes on each match of \w+|[^\w\s]+.
 static int split_words(struct Splitting *x) {
     const uint8_t *kind = x->run->unicode->kind;
     int err = 0;
@@ -165,6 +168,7 @@ static int split_scan(struct Splitting *x) {
     return err;
 }
 
+// Passes on parts that end before each mark that follows no mark.
 static int split_runs(struct Splitting *x) {
     const uint8_t *text = x->s.text;
     size_t n = x->step->bytes, begin = 0;
@@ -189,7 +193,7 @@ static int split_runs(struct Splitting *x) {
 // Advances from character number *at, which lies at byte *byte, to number `to`. Returns its byte.
 static size_t byte_at(const struct Splitting *x, bool ascii, size_t *at, size_t *byte, size_t to) {
     const uint8_t *p = x->s.text;
-    if (ascii)
+    if (ascii) // a character is a byte
         return to;
     for (; *at < to; ++*at)
         for (++*byte; *byte < x->s.n && (p[*byte] & 0xc0) == 0x80;)
@@ -204,7 +208,8 @@ static int refuse_steps(const struct Splitting *x, size_t byte) {
                      json_shown(x->step->text).text, x->s.at + byte);
 }
 
-// Passes on the last part, which ends at or after the cut and is longer if no match follows.
+// Passes on the text from `begin`, after the last match, to `end`, from where on more text could
+// change the matches: a part that may go on. `end` is not before the cut.
 static int pass_open_part(struct Splitting *x, size_t begin, size_t end) {
     bool has_text = begin < end;
     if (has_text && x->step->behavior == ISOLATED)
@@ -225,7 +230,8 @@ static int split_regex(struct Splitting *x) {
         room->room = x->s.n + x->s.n / 2;
     }
     size_t n = pattern_symbols(&x->step->pattern, x->s.text, x->s.n, room->data);
-    size_t from = 0, prev = 0, last_end = SIZE_MAX, at[2], character = 0, byte = 0;
+    size_t from = 0, last_end = SIZE_MAX, at[2]; // offsets of symbols, one a character
+    size_t prev = 0, character = 0, byte = 0;
     bool ascii = n == x->s.n;
     int err = 0;
     while (!err && from <= n) {

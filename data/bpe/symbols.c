@@ -45,7 +45,8 @@ static struct Membership find_sets(const struct PatternReader *r, uint32_t point
     return k;
 }
 
-// Writes a set as a class of bytes: its symbols and its ASCII characters.
+// Writes *s, set number `set`, as a class of bytes: its ASCII characters and its symbols. Symbol
+// FIRST + i stands for characters in the sets of member[i].
 static void write_set(struct Bytes *out, const struct PointSet *s, size_t set,
                       const struct Membership *member, size_t nmember) {
     char text[16];
@@ -60,7 +61,7 @@ static void write_set(struct Bytes *out, const struct PointSet *s, size_t set,
     if (any)
         bytes_append(out, "]", 1);
     else
-        bytes_append(out, "(?!)", 4);
+        bytes_append(out, "(?!)", 4); // which never matches
 }
 
 int pattern_assign_symbols(struct Pattern *p, const struct PatternReader *r) {

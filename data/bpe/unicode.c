@@ -27,8 +27,8 @@ uint32_t unicode_number(const char **at) {
 static void mark_table(struct Unicode *u, const char *table, uint8_t bits) {
     uint32_t point = 0;
     for (const char *at = table; *at;) {
-        point += unicode_number(&at);
-        for (uint32_t n = unicode_number(&at) + 1; n; n--)
+        point += unicode_number(&at);                      // the gap before a range
+        for (uint32_t n = unicode_number(&at) + 1; n; n--) // its length less 1 is written
             u->kind[point++] |= bits;
     }
 }
@@ -61,16 +61,16 @@ static void read_pairs(struct Unicode *u) {
     struct UnicodePair p = {0};
     for (const char *at = unicode_pairs; *at;) {
         p.point += unicode_number(&at);
-        uint32_t away = unicode_number(&at);
+        uint32_t away = unicode_number(&at); // bit 0: upwards
         p.first = away & 1 ? p.point + away / 2 : p.point - away / 2;
         p.second = unicode_number(&at);
         p.composes = unicode_number(&at);
         u->by_point[u->nby_point++] = p;
         if (p.composes) {
             u->by_parts[u->nby_parts++] = p;
-            u->kind[p.second] |= UNICODE_NFC;
+            u->kind[p.second] |= UNICODE_NFC; // it may compose with the one before
         } else {
-            u->kind[p.point] |= UNICODE_NFC;
+            u->kind[p.point] |= UNICODE_NFC; // it decomposes, and stays so
         }
     }
     qsort(u->by_parts, u->nby_parts, sizeof *u->by_parts, unicode_compare_parts);
@@ -102,7 +102,7 @@ void unicode_open(struct Unicode *u) {
     mark_words(u);
     read_combining(u);
     read_pairs(u);
-    for (uint32_t point = 0x1161; point <= 0x11c2; point++) // a syllable's vowels and last letters
+    for (uint32_t point = 0x1161; point <= 0x11c2; point++) // of Hangul syllables
         u->kind[point] |= UNICODE_NFC;
 }
 

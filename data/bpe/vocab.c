@@ -113,6 +113,7 @@ static int32_t piece_named(const struct Bpe *b, const char *text) {
     return id;
 }
 
+// True if a text may have a byte without a piece.
 static bool lacks_bytes(const struct Bpe *b) {
     for (unsigned byte = 0; byte < 256 && !b->byte_level; byte++)
         if (b->fallback[byte] < 0)
