@@ -23,20 +23,20 @@ int cache_check(const char *path, struct Error *e);
 // line that names --cache.
 int cache_make_folder(const char *path, struct Error *e);
 
-// The same of the folder NAME in the cache, at *path: free() that also after an error. Errors: as
-// above; -EPERM for a link, through which nothing of the cache is written.
+// Does the same for the folder NAME in the cache. *path: its path, to free() also after an error.
+// Errors: as above; -EPERM for a link, through which nothing of the cache is written.
 int cache_make_inside(const char *cache_dir, const char *name, char **path, struct Error *e);
 
-// While *fd is open nobody else makes or fetches what belongs into the cache: CACHE/lock is there,
-// and locked. Waits for another run, and says so. Where the disk has no locks *fd is -1: others may
-// make the same meanwhile, so that each must write what is its own alone. What is made has its name
-// once it is whole, whoever is faster. Errors: -errno, with a line that names --cache.
+// Makes and locks the file CACHE/lock, so that no other run makes or fetches what belongs into the
+// cache while *fd is open. Waits for a run that holds it, and logs that. Where the disk has no
+// locks *fd is -1: others may make the same meanwhile, so each must write what is its own alone.
+// Errors: -errno, with a line that names --cache.
 int cache_lock(const char *cache_dir, int *fd, struct Error *e);
 void cache_unlock(const char *cache_dir, int fd);
 
-// Makes a folder aside, a->tmp_path. After a successful open exactly one close must follow, which
-// removes what is left of it: all of the files in `own` (names, NULL behind the last). Errors:
-// -errno, with a line that names --cache.
+// Makes a folder aside, a->tmp_path, to become `folder`. After a successful open exactly one close
+// must follow, which removes what is left of it: all of the files in `own` (names, NULL behind the
+// last). Errors: -errno, with a line that names --cache.
 int cache_aside_open(struct AtomicFile *a, const char *folder, struct Error *e);
 void cache_aside_close(struct AtomicFile *a, const char *const own[]);
 

@@ -84,7 +84,7 @@ ssize_t file_pread(int fd, void *bytes, size_t n, uint64_t from) {
     return (ssize_t)have;
 }
 
-// Reads to the end, or bytes_max + 1 bytes. It does not use st_size, which pipes and /proc lack.
+// Reads to the end, or past bytes_max bytes. It does not use st_size, which pipes and /proc lack.
 static int read_all(int fd, size_t bytes_max, char **text, size_t *bytes) {
     size_t room = 4096, n = 0;
     char *p = malloc(room + 1);

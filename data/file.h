@@ -19,16 +19,16 @@ bool file_ends_in(const char *path, size_t n, const char *ending);
 // skip it, as Python's utf-8-sig does.
 size_t file_mark_bytes(const char *text, size_t n);
 
-// Opens a regular file for reading, without ever waiting. `flag` opens the error line ("--data",
-// "cannot read"). Errors: -errno of open, -EISDIR for a folder, -EINVAL for other kinds.
+// Opens a regular file for reading, without ever waiting; *st describes it. The error line
+// begins with `flag` ("--data"). Errors: -errno of open, -EISDIR: a folder, -EINVAL: other kinds.
 int file_open(const char *path, const char *flag, int *fd, struct stat *st, struct Error *e);
 
 // Reads up to n bytes from offset `from` on, in as many calls as it takes. Fewer come only at the
 // end of the file. Returns their number, or -errno.
 ssize_t file_pread(int fd, void *bytes, size_t n, uint64_t from);
 
-// Reads a file of at most `bytes_max` bytes. A zero byte follows the *bytes of *text; free() it.
-// After an error it is NULL. Errors: -errno of open or read, -EISDIR for a folder, -EINVAL for
+// Reads a file of at most `bytes_max` bytes into *text, to free(). A zero byte follows its *bytes
+// bytes. *text is NULL after an error: -errno of open or read, -EISDIR for a folder, -EINVAL for
 // other kinds, -EFBIG past `bytes_max`.
 int file_read(const char *path, size_t bytes_max, char **text, size_t *bytes, struct Error *e);
 

@@ -22,7 +22,7 @@ struct cJSON *json_parse_object(const char *text, size_t n, const char *path, st
 // of file_read (file.h); -EINVAL for what json_parse_object refuses.
 int json_read_max(const char *path, size_t bytes_max, struct cJSON **tree, struct Error *e);
 
-// The same of a file of at most a megabyte. NULL, with a line in *e: it is refused.
+// Does the same for a file of at most 1 MiB. NULL, with a line in *e: it is refused.
 struct cJSON *json_read(const char *path, struct Error *e);
 
 // Print a tree and delete it; free() the text. A file's text is indented and ends in a line break,

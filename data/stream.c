@@ -17,13 +17,13 @@ const struct Unpack *stream_packing(const char *path) {
                                                       : NULL;
 }
 
-size_t stream_bare(const char *path) {
+size_t stream_bare_bytes(const char *path) {
     const struct Unpack *u = stream_packing(path);
     return strlen(path) - (u ? strlen(u->ending) : 0);
 }
 
 bool stream_ends_in(const char *path, const char *ending) {
-    size_t n = stream_bare(path), m = strlen(ending);
+    size_t n = stream_bare_bytes(path), m = strlen(ending);
     return (n > m && path[n - m - 1] != '/' && !strncasecmp(path + n - m, ending, m)) ||
            (!strcmp(ending, ".jsonl") && stream_ends_in(path, ".ndjson"));
 }

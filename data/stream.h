@@ -24,14 +24,14 @@ struct DataStream {
 const struct Unpack *stream_packing(const char *path);
 
 // Counts the bytes of the bare name: those before ".gz" or ".zst", or all of it.
-size_t stream_bare(const char *path);
+size_t stream_bare_bytes(const char *path);
 
 // True if the bare name has this ending, in upper or lower case; .ndjson counts as ".jsonl", too.
 bool stream_ends_in(const char *path, const char *ending);
 
-// `flag` opens the error lines; it and `path` must outlive the stream. Errors: those of file_open;
-// -ENOTSUP, with what to install, if this build cannot unpack. stream_close it, also after an
-// error.
+// Opens a file. `flag` begins the error lines; it and `path` must outlive the stream. Errors: those
+// of file_open; -ENOTSUP, with what to install, if this build cannot unpack. stream_close it, also
+// after an error.
 int stream_open(struct DataStream *s, const char *path, const char *flag, struct Error *e);
 void stream_close(struct DataStream *s);
 

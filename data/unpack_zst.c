@@ -34,7 +34,7 @@ static int end_frame(struct Zst *s, const char **wrong) {
     bool known = s->says != ZSTD_CONTENTSIZE_UNKNOWN && s->says != ZSTD_CONTENTSIZE_ERROR;
     *wrong = "its length does not agree";
     s->inside = false;
-    return known && s->says != s->made ? -1 : 1;
+    return known && s->says != s->made ? -1 : 1; // as `step` of struct Unpack
 }
 
 static int zst_step(void *state, struct Unpacking *u, const char **wrong) {

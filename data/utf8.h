@@ -23,12 +23,12 @@ static inline uint32_t unicode_at(const uint8_t *p, size_t *n) {
     return (p[0] & 7u) << 18 | (p[1] & 0x3fu) << 12 | (p[2] & 0x3fu) << 6 | (p[3] & 0x3fu);
 }
 
-// Writes a character as UTF-8. Returns its bytes.
+// Writes a character as UTF-8. Returns how many bytes it takes.
 static inline size_t unicode_put(uint8_t b[4], uint32_t c) {
     size_t n = c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
     for (size_t i = n; i-- > 1; c >>= 6)
         b[i] = (uint8_t)(0x80 | (c & 0x3f));
-    b[0] = (uint8_t)(n == 1 ? c : (0xf00u >> n & 0xffu) | c);
+    b[0] = (uint8_t)(n == 1 ? c : (0xf00u >> n & 0xffu) | c); // 0xc0, 0xe0, 0xf0 for n = 2, 3, 4
     return n;
 }
 

@@ -154,9 +154,9 @@ TEST(a_file_that_is_not_packed_is_read_as_it_is) {
         assert_memory_equal(text, packed.data, packed.bytes);
         free(path);
     }
-    assert_int_equal(stream_bare("a/b.jsonl.gz"), 9);
-    assert_int_equal(stream_bare("b.zst"), 1);
-    assert_int_equal(stream_bare("a/.zst"), 6);
+    assert_int_equal(stream_bare_bytes("a/b.jsonl.gz"), 9);
+    assert_int_equal(stream_bare_bytes("b.zst"), 1);
+    assert_int_equal(stream_bare_bytes("a/.zst"), 6);
 }
 
 // A frame that says 35 bytes in its head, and ends with none.
