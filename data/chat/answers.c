@@ -19,8 +19,8 @@ static const char AFTER_OBJECT[] = ",\"answer\":\""; // what follows the object 
 struct Answers {
     const struct Prompts *prompts;
     char *path;
-    int fd; // opened with O_APPEND
-    size_t done;
+    int fd;      // opened with O_APPEND
+    size_t done; // lines in the file: the answers to the first prompts
     char **line; // [prompts->count] those that wait for the ones before; NULL: others
 };
 
@@ -56,7 +56,7 @@ static bool is_answer_line(const struct Answers *a, size_t i, char *line, size_t
         return false;
     struct Scan s = scan_line(line + n, bytes - n);
     struct JsonSlice name, answer, reason;
-    bool first = false;
+    bool first = false; // a comma follows the object's own members
     return scan_member(&s, &first, &name) && slice_is(&name, "answer") &&
            scan_text(&s, &answer, "") && scan_member(&s, &first, &name) &&
            slice_is(&name, "finish_reason") && scan_text(&s, &reason, "") &&

@@ -26,7 +26,7 @@ int answers_close(struct Answers *a, struct Error *e);
 // Returns how many prompts have a line: the first ones.
 size_t answers_done(const struct Answers *a);
 
-// Answers a prompt that has no answer yet. Bytes that are not UTF-8 become U+FFFD. cut: no token
+// Adds the answer to prompt `prompt`, from 0. Bytes that are not UTF-8 become U+FFFD. cut: no token
 // ended it. Errors: -errno; the file has no half line then, and the next call tries again.
 int answers_put(struct Answers *a, size_t prompt, const char *text, size_t bytes, bool cut,
                 struct Error *e);

@@ -91,16 +91,18 @@ static int render_turns(const struct Conversation *c, const char *system, size_t
     return err;
 }
 
-// True if the prompt leaves room for so many tokens of an answer.
+// True if the prompt leaves room for `answer` tokens.
 static bool has_room(const struct Conversation *c, const struct Masked *prompt, size_t answer) {
     return prompt->ids.count < c->longest && answer <= c->longest - prompt->ids.count;
 }
 
-// Renders the conversation without turn *first, and without as few more turns as leave `room`
-// tokens free; or without all turns. Each turn takes tokens, so a search by halves finds them.
+// Moves *first on to the first turn such that the turns from there on and the question leave `room`
+// tokens free, or to c->count, without any turn; and renders them. Each turn takes tokens, so a
+// search by halves finds it.
 static int drop_turns(const struct Conversation *c, const char *question, size_t room,
                       struct Masked *out, size_t *first, struct Error *e) {
-    size_t low = *first + 1, high = c->count, at = low; // before `low` is too early, `high` is not
+    // Turns before `low` are too early, `high` is not; `out` has the turns from `at` on.
+    size_t low = *first + 1, high = c->count, at = low;
     int err = render_turns(c, c->system, at, question, out, e);
     while (!err && low < high) {
         if (has_room(c, out, room))
@@ -116,9 +118,9 @@ static int drop_turns(const struct Conversation *c, const char *question, size_t
     return err;
 }
 
-// Renders the turns from *first on, and the question: those from c->first, if these leave room for
-// the answer. Else so many go that half of what the model sees becomes free: what follows them is
-// read anew, which each question would do otherwise. The last turn stays where it fits.
+// Renders the turns from *first on, and the question. *first is c->first if `answer` tokens fit
+// then. Else turns go until half of what the model sees is free: it reads the rest anew, which it
+// should not at each question. If none would be left, as few go as the answer needs.
 static int fit_turns(const struct Conversation *c, const char *question, size_t answer,
                      struct Masked *out, size_t *first, struct Error *e) {
     *first = c->first;

@@ -98,7 +98,7 @@ void dialog_close(struct Dialog *d) {
     *d = (struct Dialog){0};
 }
 
-// Linux's terminals drop what a line has beyond, without a word (n_tty.c).
+// Linux's terminals keep so many bytes of a line, and drop the rest without a word (n_tty.c).
 enum { TERMINAL_LINE_BYTES = 4095 };
 
 // Asks a person for a line, and waits for it. Ctrl-C, with which the terminal drops what was typed

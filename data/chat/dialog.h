@@ -31,17 +31,17 @@ struct Dialog {
     struct Conversation *conversation;
     const struct Tokenizer *tokenizer;
     size_t answer_tokens; // --sample-tokens
-    size_t room;          // tokens that older turns are left out for
+    size_t room;          // tokens of an answer for which older turns are left out
     FILE *in, *out;
     bool terminal;
-    int interrupts; // an eventfd that Ctrl-C makes readable while a line is typed; -1: none
+    int interrupts; // non-blocking eventfd, readable after Ctrl-C while a line is typed; -1: none
     char *line;     // of getline, like line_bytes
     size_t line_bytes, lines, turns_left_out; // lines: that were read
     struct PrintedStream stream;
 };
 
-// An answer has at most answer_tokens. For as many of them as half of what the model sees, older
-// turns are left out. Errors: those of conversation_open.
+// An answer has at most answer_tokens. Older turns are left out to make room for so many, or for
+// half of what the model sees if that is fewer. Errors: those of conversation_open.
 int dialog_open(struct Dialog *d, const struct ConversationSpec *spec, size_t answer_tokens,
                 struct Error *e);
 void dialog_close(struct Dialog *d); // a zeroed one: does nothing
@@ -50,8 +50,8 @@ void dialog_close(struct Dialog *d); // a zeroed one: does nothing
 // end of input. Errors: -errno of reading; from a pipe, what a line is refused for.
 int dialog_ask(struct Dialog *d, struct Ids *prompt, struct Error *e);
 
-// Prints what the answer's first `count` ids add to it. If it ends, they are all, and it becomes
-// part of the conversation; a line on standard error says what an answer that is full needs.
+// Prints what of the answer is not printed yet; ids: its `count` ids so far. If it ends, they are
+// all, and it becomes part of the conversation; standard error says what a full answer needs.
 void dialog_print(struct Dialog *d, const int32_t *ids, size_t count, enum AnswerEnd end);
 
 // ---- a line, for tests ----

@@ -55,8 +55,9 @@ static bool ends_in_stop_token(const struct Examples *x, const struct Ids *ids,
     return blank;
 }
 
-// Counts a text; as endless if it ends in no stop token, and the tokenizer has no end token, or it
-// is a chat whose template has another one. `raw`: control tokens in the text are recognised.
+// Counts a text of these ids, behind which make_text puts the tokenizer's end token, if it has one.
+// Counts it as endless if it ends in no stop token, and no end token follows or, in a chat, another
+// than its answers end in. `raw`: as in make_text.
 static void count_text(struct Examples *x, const struct Ids *ids, bool raw) {
     int32_t end = tokenizer_end(x->t), stops[TEMPLATE_STOPS] = {end};
     const struct Template *t = raw ? get_or_open_template(x) : NULL;
@@ -169,8 +170,8 @@ static int read_line(struct Examples *x, char *text, size_t bytes, struct Error 
 // A token has four letters on average; a line of the log has at most a thousand bytes.
 enum { OPENING_IDS = 100, CLOSING_IDS = 40, OPENING_BYTES = 450, CLOSING_BYTES = 180 };
 
-// Returns at most `most` bytes of the text of ids, without control characters; free() it. Invalid
-// UTF-8, from characters that are cut between two ids, becomes "?".
+// Returns the first `most` bytes of the text of ids, and one more if a line break, \n, is last;
+// free() it. Control characters and invalid UTF-8, of a character cut between two ids, become "?".
 static char *decode_printable(const struct Tokenizer *t, const int32_t *ids, size_t count,
                               size_t most) {
     size_t bytes, at = 0, n = 0;
@@ -267,7 +268,7 @@ int examples_read(const char *path, const char *flag, const struct Tokenizer *t,
     if (!err)
         err = lines_open(&x.lines, path, flag, e);
     else
-        x.lines.stream.fd = -1;
+        x.lines.stream.fd = -1; // lines_close closes no file
     if (!err)
         err = read_examples(&x, flag, take, context, e);
     lines_close(&x.lines);

@@ -39,7 +39,7 @@ struct Form {
     const char *ask; // opens the answer to generate
     // Control tokens that the tokenizer must have, besides {bos} and {eos}, which its texts name.
     const char *needs[FORM_NEEDS];
-    bool from_file; // its Jinja text contains it, to be recognised
+    bool from_file; // the Jinja text contains the file's JSON, to be recognised
 };
 
 // True if a system message's text opens a user's message.
@@ -80,7 +80,8 @@ char *form_jinja(const struct Form *f, const char *begin, const char *end);
 // Opens the Jinja text of a form from a file; the form's JSON follows.
 #define FORM_SOURCE "{#- form: "
 
-// Reads a form from n bytes of text, which it changes. The text must outlive the form.
+// Reads a form from n bytes of text, which it changes. `path` becomes the form's name, and is in
+// the error; it and the text must outlive the form. Errors: -EINVAL.
 int form_file_read(struct Form *f, const char *path, char *text, size_t n, struct Error *e);
 void form_file_close(struct FormFile *f);
 

@@ -82,9 +82,9 @@ static void read_form(struct Form *form, struct Scan *s) {
 }
 
 int form_file_read(struct Form *f, const char *path, char *text, size_t n, struct Error *e) {
-    size_t mark = file_mark_bytes(text, n),
+    size_t bom = file_mark_bytes(text, n),
            bad = size_min(text_find_invalid(text, n), strnlen(text, n));
-    struct Scan s = scan_line(text + mark, n - mark);
+    struct Scan s = scan_line(text + bom, n - bom);
     *f = (struct Form){.name = path, .from_file = true};
     if (bad < n) {
         s.at = text + bad;

@@ -1,9 +1,8 @@
 // The known forms, and the templates that they replace: see form.h.
 //
 // Each form renders like its template (tests/data/test_chat.c compares them with
-// apply_chat_template of transformers). A template is recognised by the SHA-256 of its text, in
-// which \n in a Jinja string counts as a newline, and a newline at the very end, which Jinja drops,
-// does not count. scripts/gen/chat_fixtures.py --hash FILE prints it.
+// apply_chat_template of transformers). A template is recognised by the SHA-256 of its text
+// (form_of_template), which scripts/gen/chat_fixtures.py --hash FILE prints.
 //
 // The templates of Llama 3.1 write the date 26 Jul 2024 unless they are given another, and so do
 // these forms: what a model learns must not depend on the day.
@@ -118,6 +117,7 @@ const struct Form *form_named(const char *name) {
     return NULL;
 }
 
+// Hashes \n in a Jinja string as a newline, and no newline at the very end, which Jinja drops.
 const struct Form *form_of_template(const char *jinja) {
     struct Sha256 h;
     char hex[SHA256_HEX_BYTES];

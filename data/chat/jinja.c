@@ -39,12 +39,12 @@ typedef void PutLetters(FILE *out, const char *text, size_t n);
 // Writes a form's string, with {bos} and {eos} replaced by the tokens.
 static void write_marked(const struct Jinja *j, PutLetters *put, const char *text) {
     while (*text) {
-        const char *mark = strstr(text, "{bos}"), *other = strstr(text, "{eos}");
-        mark = !mark || (other && other < mark) ? other : mark;
+        const char *mark = strstr(text, "{bos}"), *eos = strstr(text, "{eos}");
+        mark = !mark || (eos && eos < mark) ? eos : mark;
         put(j->out, text, mark ? (size_t)(mark - text) : strlen(text));
         if (!mark)
             break;
-        const char *token = mark == other ? j->end : j->begin;
+        const char *token = mark == eos ? j->end : j->begin;
         put(j->out, token ? token : "", token ? strlen(token) : 0);
         text = mark + strlen("{bos}");
     }
@@ -57,7 +57,7 @@ static void write_string(const struct Jinja *j, const char *text) {
     fputc('\'', j->out);
 }
 
-// `put` writes the text; NULL: the text is a form's string.
+// Writes a JSON member. `put` writes its text; NULL: the text is a form's string.
 static void write_member(const struct Jinja *j, const char *name, PutLetters *put,
                          const char *text) {
     fprintf(j->out, "\"%s\": \"", name);
@@ -183,6 +183,7 @@ static void write_assistant(const struct Jinja *j) {
     write_print(j, f->role[ROLE_ASSISTANT].suffix);
 }
 
+// Writes `edge` unless the neighbour, previtem or nextitem of Jinja's loop, is a tool message, too.
 static void write_edge_of_tools(const struct Jinja *j, const char *beside, const char *edge) {
     if (!edge)
         return;

@@ -99,8 +99,8 @@ static int read_ignored_member(struct LineReading *r, const struct JsonSlice *na
 
 // ---- members that a shape has -------------------------------------------------------------------
 
-// True if the value of member m is a list of messages. A prompt or completion is one if it begins
-// with an object (TRL); other lists may be anything, and matter only if they are needed.
+// True if the value of m, of type `other`, is a list of messages. A prompt or completion is one if
+// it begins with an object (TRL); other lists may be anything, and matter only if they are needed.
 static bool is_message_list(struct Scan *s, enum Member m, const char *other) {
     if (!other || strcmp(other, "a list") != 0)
         return false;
@@ -194,7 +194,7 @@ static int choose_shape(struct LineReading *r, struct Error *e) {
     return 0;
 }
 
-// Reads the text of a member that the shape has; of MEMBER_NONE an empty one.
+// Sets *text to the text of a member that the shape has; for MEMBER_NONE to an empty one.
 static int read_text(const struct LineReading *r, enum Member m, struct JsonSlice *text,
                      struct Error *e) {
     *text = m ? r->text[m] : (struct JsonSlice){0};
@@ -212,7 +212,7 @@ static void copy_messages(const struct LineReading *r, enum Member m, bool in_pr
     }
 }
 
-// Keeps only the messages of the line's conversation: a prompt's, then its completion's.
+// Keeps only the messages of member `prompt`, which may be MEMBER_NONE, and behind them those of m.
 static void keep_messages(const struct LineReading *r, enum Member prompt, enum Member m) {
     struct Line *line = r->line;
     size_t read = line->count;

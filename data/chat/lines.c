@@ -28,7 +28,7 @@ struct LinesPlace lines_place(const struct Lines *s) {
     return p;
 }
 
-// Reads more of the file after the bytes that are kept. 0: end of file.
+// Reads more of the file behind the bytes that are not yet taken. Returns 1, 0 at its end, -errno.
 static int fill_buffer(struct Lines *s, struct Error *e) {
     size_t kept = s->end - s->begin;
     if (s->begin)
@@ -81,7 +81,7 @@ static int next_line(struct Lines *s, char **line, size_t *bytes, struct Error *
 
 // ---- values -------------------------------------------------------------------------------------
 
-// Finds the next byte that is no white space, without consuming it; *c 0: there is none.
+// Finds the next byte that is no white space, *c, and does not take it. Returns 1, 0: none, -errno.
 static int find_nonspace(struct Lines *s, char *c, struct Error *e) {
     int more = 1;
     *c = 0;
@@ -104,7 +104,7 @@ static int refuse_syntax(const struct Lines *s, const char *what, struct Error *
                      (unsigned long long)(s->at - (s->end - s->begin)) + 1, s->newlines + 1, what);
 }
 
-// Skips to where the next value begins. 0: there is none left.
+// Skips to where the next value begins. Returns 1; 0: there is none left; -errno, -EINVAL.
 static int find_value(struct Lines *s, struct Error *e) {
     char c;
     int more = find_nonspace(s, &c, e);

@@ -35,8 +35,8 @@ struct LinesPlace {
 };
 struct LinesPlace lines_place(const struct Lines *s);
 
-// Refuses the last line for `why`: "FLAG PATH: line 3: WHY". If no line of the file holds an
-// object, adds what the file may be. Returns `err`.
+// Refuses the last line for `why`: "FLAG PATH: line 3: WHY". Adds what to do if the file begins
+// with a JSON list, or with JSON over several lines. Returns `err`.
 int lines_refuse(const struct Lines *s, int err, const struct Error *why, struct Error *e);
 
 #endif

@@ -37,6 +37,7 @@ static int read_entry(struct DataMap *map, char *text, size_t bytes, unsigned *h
         return refuse_map(text, bytes, "it names no member", e);
     struct JsonSlice target = {text, n}, name = {equals + 1, bytes - n - 1};
     enum Member m = member_named(&target);
+    // "system_prompt", which member_named knows, too, is no target.
     if (!is_target(m) || strlen(member_names[m]) != n)
         return refuse_map(text, bytes, "that target is not known", e);
     if (*has >> m & 1)

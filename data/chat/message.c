@@ -95,7 +95,7 @@ static int read_content(struct Scan *s, struct JsonSlice *content, bool *null, s
     if (!scan_consume(s, '['))
         return error_set(e, -EINVAL, E_MESSAGE_CONTENT,
                          "message %zu: its content is %s; expected a text", number, other);
-    *content = (struct JsonSlice){s->at - 1, 0};
+    *content = (struct JsonSlice){s->at - 1, 0}; // its parts are joined from the [ on
     *content->text = 0;
     while (!err && scan_value(s, &first))
         err = read_part(s, content, number, e);

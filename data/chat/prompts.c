@@ -250,8 +250,8 @@ void prompts_close(struct Prompts *p) {
         ids_free(&p->prompt[i].ids);
     }
     template_close(p->template);
-    ids_free(&p->stops[0]);
-    ids_free(&p->stops[1]);
+    ids_free(&p->stops[false]);
+    ids_free(&p->stops[true]);
     free(p->prompt);
     free(p);
 }

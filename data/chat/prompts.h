@@ -30,7 +30,7 @@ struct Prompts {
     struct Prompt *prompt;
     size_t count, room;        // count: at least one
     struct Template *template; // NULL: no conversation has needed it
-    struct Ids stops[2];       // of a text, and of a conversation
+    struct Ids stops[2];       // [false] of a text, [true] of a conversation
 };
 
 // Reads all prompts. Errors: -errno of reading; -EINVAL, with the file and the line, for a line

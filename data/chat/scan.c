@@ -108,7 +108,7 @@ bool scan_text(struct Scan *s, struct JsonSlice *text, const char *wrong) {
     return true;
 }
 
-// True if another item of an object or a list follows, up to the bracket that closes it.
+// Passes the comma before the next item, or the closing bracket. True: an item follows.
 static bool begin_item(struct Scan *s, bool *first, char close, const char *wrong) {
     if (s->wrong || scan_consume(s, close) || (!*first && !scan_expect(s, ',', wrong)))
         return false;

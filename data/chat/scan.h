@@ -46,7 +46,7 @@ bool scan_text(struct Scan *s, struct JsonSlice *text, const char *wrong);
 // true for the first call after the "{".
 bool scan_member(struct Scan *s, bool *first, struct JsonSlice *name);
 
-// The same for a list: true if there is another value.
+// Reads up to the next value of a list; false at the list's end, or a fault. *first: as above.
 bool scan_value(struct Scan *s, bool *first);
 
 // Skips a value. *null: it was null; `null` may be NULL.

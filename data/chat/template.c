@@ -220,7 +220,7 @@ static int refuse_role(const struct Form *f, size_t i, enum Role role, struct Er
                      i + 1, role_names[role], f->name, known);
 }
 
-// turn: the number of message i, but for a system message in front.
+// turn: the number of message i, from 0, not counting a system message in front.
 static int check_message(const struct Render *r, size_t i, size_t turn, struct Error *e) {
     const struct Form *f = r->form;
     const struct Message *m = &r->messages[i];
@@ -283,6 +283,8 @@ static int write_tool_wrapper(struct Render *r, size_t i, bool open, struct Erro
                : 0;
 }
 
+// Writes what stands before the text of message i: prefix, empty thoughts, merged system message.
+// Behind thoughts, newlines that begin the text of *m are dropped, as Qwen3's template does.
 static int render_head(struct Render *r, size_t i, struct Message *m, struct Error *e) {
     const struct Form *f = r->form;
     const char *prefix = f->role[m->role].prefix;

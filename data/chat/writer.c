@@ -39,7 +39,8 @@ static size_t decoded_bytes(const struct Tokenizer *t, const int32_t *ids, size_
     return bytes;
 }
 
-// Appends the ids of the first `bytes` bytes of the text that is not yet encoded.
+// Appends the ids of the first `bytes` bytes of the text that is not yet encoded. Behind other
+// output a tokenizer's mark for the front of a text does not come again.
 static int encode_first_bytes(const struct Writer *w, size_t bytes, struct Ids *ids,
                               struct Error *e) {
     if (w->out->ids.count && tokenizer_marks_only_front(w->t))
@@ -104,10 +105,10 @@ static int32_t control_at(const struct Tokenizer *t, const char *string, size_t 
     char name[CONTROL_BYTES];
     char close = *string == '<' ? '>' : ']';
     int32_t found = -1;
-    *bytes = 5;
-    if (!strncmp(string, "{bos}", 5))
+    *bytes = strlen("{bos}");
+    if (!strncmp(string, "{bos}", *bytes))
         return tokenizer_begin(t);
-    if (!strncmp(string, "{eos}", 5))
+    if (!strncmp(string, "{eos}", *bytes))
         return tokenizer_end(t);
     if (*string != '<' && *string != '[')
         return -1;

@@ -25,8 +25,8 @@ struct Writer {
     bool raw; // control tokens in text are recognised (tokenizer_encode)
     char *text;
     size_t bytes, room;
-    struct CountedBytes *counted; // the bytes of the text that count: sorted, disjoint
-    size_t stretches, stretch_room;
+    struct CountedBytes *counted;   // the bytes of the text that count: sorted, disjoint
+    size_t stretches, stretch_room; // of `counted`
 };
 
 // Appends text, which counts or does not.

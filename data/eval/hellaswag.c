@@ -129,7 +129,8 @@ static int encode(const struct ItemReading *r, const char *text, size_t n, struc
     return append(r, text, n, ids, e);
 }
 
-// Adds lm-eval's sequence: context and answer as one text, whose tokens after the context's count.
+// Adds lm-eval's sequence: query and choice encoded as one text. As many of its tokens as the query
+// has when encoded alone are the context, and the others are scored.
 static int add_lm_eval(struct ItemReading *r, const char *query, const char *choice,
                        struct Error *e) {
     size_t T = r->spec->seq_len, excess = 0;
@@ -159,6 +160,7 @@ static int add_lm_eval(struct ItemReading *r, const char *query, const char *cho
     return 0;
 }
 
+// Adds llm.c's sequence: ctx, and a space with the ending, encoded separately.
 static int add_llmc(struct ItemReading *r, const char *ending, struct Error *e) {
     char *text = base_format(" %s", ending);
     int err = encode(r, r->text[CTX], strlen(r->text[CTX]), &r->whole, e);

@@ -37,7 +37,8 @@ int hellaswag_parse(struct EvalItems *out, const struct EvalSpec *spec, const ch
                     const char *bytes, size_t n, struct Error *e);
 
 // ---- hellaswag_bin.c ----
-bool hellaswag_bin_detect(const char *bytes, size_t n);
+bool hellaswag_bin_detect(const char *bytes, size_t n); // true: the file is llm.c's
+// As hellaswag_parse, for llm.c's file.
 int hellaswag_bin_parse(struct EvalItems *out, const struct EvalSpec *spec, const char *name,
                         const char *bytes, size_t n, struct Error *e);
 

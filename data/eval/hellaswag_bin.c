@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <string.h>
 
+// HEAD_WORDS: an item begins with START, its bytes, its number, label and number of endings.
 enum { HEADER_BYTES = 256 * 4, START = 65535, HEAD_WORDS = 5 };
 static const int32_t MAGIC = 20240522, VERSION = 1;
 
@@ -30,7 +31,7 @@ static uint16_t word_at(const struct BinReading *r, size_t at) {
     return w;
 }
 
-// Reads the count and the ids at *at of an item that ends at `end`.
+// Appends the ids at byte *at, behind their count, of an item that ends at `end`. *at passes them.
 static int read_ids(struct BinReading *r, size_t *at, size_t end, struct Error *e) {
     size_t count = *at + 2 <= end ? word_at(r, *at) : 0;
     if (!count || count > (end - *at) / 2 - 1)
@@ -49,6 +50,7 @@ static int read_ids(struct BinReading *r, size_t *at, size_t end, struct Error *
     return 0;
 }
 
+// Adds a sequence for each ending of an item, whose context begins at byte `at`.
 static int read_sequences(struct BinReading *r, size_t at, size_t end, int choices,
                           struct Error *e) {
     r->ids.count = 0;

@@ -28,7 +28,7 @@ extern const char *const eval_measure_names[]; // "acc", ...; ends in NULL
 enum { EVAL_CHOICES_MAX = 16 };
 
 struct EvalItem {
-    int label, choices;
+    int label, choices;                  // the right answer, from 0; how many there are
     size_t first[NEVALPROTOCOL];         // index of its first sequence in each protocol
     size_t characters[EVAL_CHOICES_MAX]; // of each answer, cleaned; lm-eval's
 };
@@ -46,10 +46,12 @@ struct EvalItems {
 
 // Adds an item, whose sequences are added next.
 struct EvalItem *items_add(struct EvalItems *s, int label, int choices);
-// Adds a sequence, with a copy of the ids. The sequences' pointers are valid after items_finish.
+// Adds a sequence of the item that was added last, one for each answer in their order. It has
+// `count` ids, which are copied; those from index `from` on are scored.
 void items_add_sequence(struct EvalItems *s, enum EvalProtocol p, const int32_t *ids, size_t count,
                         size_t from);
-void items_drop(struct EvalItems *s, enum EvalProtocol p); // the protocol's sequences
+void items_drop(struct EvalItems *s, enum EvalProtocol p); // removes the protocol's sequences
+// Sets the sequences' pointers to their ids, which no longer move: call it when all are added.
 void items_finish(struct EvalItems *s);
 void items_free(struct EvalItems *s);
 

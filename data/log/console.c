@@ -55,8 +55,8 @@ int console_memory(const char *folder, const char *json, struct Error *e) {
 int console_close(struct Console *t, struct Error *e) {
     struct Error ignored;
     int err = appender_close(&t->log, e);
-    int events = appender_close(&t->events.file, err ? &ignored : e);
-    return err ? err : events;
+    int events_err = appender_close(&t->events.file, err ? &ignored : e);
+    return err ? err : events_err;
 }
 
 // ---- steps ----

@@ -48,6 +48,7 @@ static void write_bytes(struct ProtoMessage *m, const void *bytes, size_t n) {
     m->n += n;
 }
 
+// Writes the low n bytes of a value, the lowest first.
 static void write_fixed(struct ProtoMessage *m, uint64_t value, size_t n) {
     uint8_t bytes[8];
     for (size_t i = 0; i < n; i++)

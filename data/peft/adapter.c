@@ -93,6 +93,7 @@ int peft_adapter_open(struct PeftAdapter *a, const char *dir, const struct PeftB
         err = open_tensors(a, dir, e);
     if (err)
         return err;
+    // + 1: not NULL for 0 layers, as peft_adapter_close takes NULL for not open.
     a->tensor = base_alloc_zeroed((base->layers * NLORA * 2 + 1) * sizeof *a->tensor);
     for (size_t i = 0; i < a->file.ntensor && !err; i++)
         err = add_tensor(a, &a->file.tensor[i], e);

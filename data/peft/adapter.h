@@ -24,9 +24,9 @@ struct PeftAdapter {
     const struct Tensor **tensor; // by layer, target and matrix; NULL: no such target
 };
 
-// Errors: peft_config_read's and safetensors_open's; -ENOENT for weights in another format; -EINVAL
-// for a tensor that is missing, there twice, of another shape, of no adapter, or of a dtype that
-// cannot be read. Call peft_adapter_close also after an error.
+// Opens the adapter in `dir`. Errors: peft_config_read's, safetensors_open's; -ENOENT for weights
+// in another format; -EINVAL for a tensor that is missing, there twice, of another shape, of no
+// adapter, or of a dtype that cannot be read. Call peft_adapter_close also after an error.
 int peft_adapter_open(struct PeftAdapter *a, const char *dir, const struct PeftBase *base,
                       struct Error *e);
 void peft_adapter_close(struct PeftAdapter *a); // does nothing if it is not open

@@ -62,6 +62,7 @@ static const struct {
 
 #define COUNT(list) (sizeof(list) / sizeof(list)[0])
 
+// Returns the value of a key; NULL: the key is absent, or null.
 static const cJSON *find_value(const struct Reading *r, const char *key) {
     const cJSON *item = cJSON_GetObjectItemCaseSensitive(r->config, key);
     return item && !cJSON_IsNull(item) ? item : NULL;
@@ -105,6 +106,7 @@ static int check_keys(const struct Reading *r) {
     return 0;
 }
 
+// Refuses another value than the text `must`; an absent one if it is needed.
 static int check_text(const struct Reading *r, const char *key, const char *must, bool needed) {
     const cJSON *item = find_value(r, key);
     bool right = item ? cJSON_IsString(item) && strcmp(item->valuestring, must) == 0 : !needed;
@@ -129,7 +131,7 @@ static int read_numbers(const struct Reading *r) {
     const cJSON *rank = find_value(r, "r"), *alpha = find_value(r, "lora_alpha");
     const cJSON *dropout = find_value(r, "lora_dropout");
     double a = alpha ? alpha->valuedouble : 8, p = dropout ? dropout->valuedouble : 0;
-    uint64_t n = 8;
+    uint64_t n = 8; // the defaults are PEFT's; n: the rank
     if (rank && !(json_is_count(rank, &n) && n >= 1 && n <= PEFT_RANK_MAX))
         return refuse_value(r, "r", rank, "a whole number from 1 to 2^20");
     if (alpha && !(cJSON_IsNumber(alpha) && (float)a > 0 && a <= 1e30))
@@ -164,8 +166,8 @@ static int read_targets(const struct Reading *r) {
     return 0;
 }
 
-// Reads the base's name. fan_in_fan_out may be true or false: PEFT corrects it by the module's
-// class.
+// Reads the base's name, and checks fan_in_fan_out, which may be true or false: PEFT corrects it by
+// the module's class.
 static int read_base_name(const struct Reading *r) {
     const cJSON *base = find_value(r, "base_model_name_or_path"),
                 *fan_in_fan_out = find_value(r, "fan_in_fan_out");

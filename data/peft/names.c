@@ -21,7 +21,7 @@ static const char *skip_prefix(const char *text, const char *prefix) {
     return text && strncmp(text, prefix, n) == 0 ? text + n : NULL;
 }
 
-// Skips a layer's number as PEFT writes it, and the dot behind it.
+// Reads a layer's number as PEFT writes it. Returns the text behind its dot; NULL: there is none.
 static const char *read_layer(const char *text, size_t *layer) {
     size_t n = text ? strspn(text, "0123456789") : 0;
     if (n < 1 || n > 9 || (n > 1 && *text == '0') || text[n] != '.')
