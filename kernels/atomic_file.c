@@ -52,7 +52,7 @@ int file_put(int folder, const char *name, const void *bytes, size_t n) {
     return err ? err : late;
 }
 
-// Exchanges two folders in steps: the old one moves away first.
+// Exchanges two folders in steps: the old one moves away first. Returns 1 or -errno.
 static int exchange_in_turn(const char *tmp_path, const char *path) {
     char *old = base_format("%s.XXXXXX", path);
     int err = mkdtemp(old) && !rename(path, old) ? 0 : -errno;
@@ -143,7 +143,7 @@ static int create_folder(const char *path) {
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), why = errno;
     if (fd < 0)
         rmdir(path);
-    errno = why == ENOENT ? EEXIST : why; // a sweep removed it first
+    errno = why == ENOENT ? EEXIST : why; // another run removed it: try another name
     return fd;
 }
 

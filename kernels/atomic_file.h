@@ -12,12 +12,12 @@
 #include "kernels/base.h"
 
 // Locks an open file or folder that was just made, which shows that its maker lives. False: another
-// run took it for a dead maker's, and removes it. If the file system has no locks, nothing is
-// locked and nothing is taken.
+// run took it for a dead maker's, and removes it, or has. If the file system has no locks, nothing
+// is locked and nothing is taken.
 bool file_hold(int fd);
 
-// The opposite: takes a file or folder of this user whose maker is dead. False: it lives, or that
-// is unknown.
+// The opposite: locks a file or folder of this user whose maker is dead, for the caller to remove.
+// False: the maker lives, or that is unknown.
 bool file_take(int fd);
 
 // A temporary file or folder, which becomes `path`.
@@ -52,7 +52,8 @@ void atomic_folder_close(struct AtomicFile *a);
 // close.
 int file_close_synced(int fd);
 
-// The same for the temporary file `tmp_path`, which becomes `path`. *fd stays open, for the lock.
+// The same for the temporary file `tmp_path`, which becomes `path`. *fd becomes a second
+// descriptor of the file, which keeps the lock.
 int file_rename_synced(int *fd, const char *tmp_path, const char *path);
 
 // Writes a new file `name` in the open folder, forced to the disk. AT_FDCWD: name is a path.

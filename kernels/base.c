@@ -49,7 +49,7 @@ int error_set(struct Error *e, int code, enum ErrorId id, const char *format, ..
     return code;
 }
 
-// What to do when the system refuses a file or folder.
+// Returns what a person can do if the system refuses a file or folder with this errno (positive).
 static const char *remedy(int err) {
     switch (err) {
     case ENOSPC:
@@ -110,7 +110,8 @@ void base_hold_descriptors(void) {
             open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY);
 }
 
-// OpenMP's library and others end the process themselves when memory or threads run out.
+// For on_exit: OpenMP's library and others end the process themselves when memory or threads run
+// out. Our own statuses are 0 and 2.
 static void end_of_a_library(int status, void *unused) {
     (void)unused;
     if (status != 0 && status != 2)
@@ -134,7 +135,7 @@ void base_stop_waiting(void) {
 
 // True if the descriptor took no output for LOOK_MS, or a signal came meanwhile.
 static bool is_blocked(int fd) {
-    enum { LOOK_MS = 100 }; // of checking stops_waiting: another thread may get the signal
+    enum { LOOK_MS = 100 }; // then stops_waiting is read: another thread may get the signal
     int ready = poll(&(struct pollfd){.fd = fd, .events = POLLOUT}, 1, LOOK_MS);
     return ready == 0 || (ready < 0 && errno == EINTR);
 }
@@ -242,7 +243,7 @@ void *base_grow(void *array, size_t count, size_t *capacity, size_t bytes, const
     return base_realloc(array, *capacity * bytes, what);
 }
 
-// vasprintf for base_alloc; free() it.
+// vasprintf that ends the process when memory is out. free() the result.
 static char *format_args(const char *format, va_list args) {
     va_list again;
     va_copy(again, args);

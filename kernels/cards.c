@@ -28,6 +28,7 @@ static int count_machine(void) {
     return count && !count_files("capabilities/gpu*/mig/gi*") ? count : CARDS_UNKNOWN;
 }
 
+// True if the list's first entry is a GPU's identifier, or an index below `gpus`.
 static bool is_visible_gpu(const char *entry, int gpus) {
     char *end;
     long index = strtol(entry, &end, 10);

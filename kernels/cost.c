@@ -67,6 +67,7 @@ static struct Cost norm_forward_cost(const struct NormForward *a) {
     return cost(0, bytes, "%zu x %zu%s", a->rows, a->c, a->delta ? " sum" : "");
 }
 
+// dy and x are read, dx is read and written: 4.
 static struct Cost norm_backward_cost(const struct NormBackward *a) {
     size_t sums = (a->dweight != NULL) + (a->dbias != NULL);
     double bytes = bytes_of(4 * a->rows * a->c + a->c, a->dtype) +
@@ -75,18 +76,19 @@ static struct Cost norm_backward_cost(const struct NormBackward *a) {
     return cost(0, bytes, "%zu x %zu", a->rows, a->c);
 }
 
-// Half of one T x T x HS product, for all query heads. With a window, the w keys that a query sees,
-// fewer near the beginning: T w - w w / 2 of T T / 2. With a layout, its share for a whole
-// sequence. Scores that packed documents hide are not subtracted: a cost follows no pointers, which
-// may point to device memory. The few bytes of a layout's lists are not counted.
+// Returns the operations of half of one T x T x HS product, for all query heads: two for each of
+// T / 2 keys a query. With a window, the w keys that a query sees, fewer near the beginning: T w -
+// w w / 2 of T T / 2. With a layout, its share for a whole sequence. Scores that packed documents
+// hide are not subtracted: a cost follows no pointers, which may point to device memory. The few
+// bytes of a layout's lists are not counted.
 static double causal_product(size_t b, size_t t, size_t nh, size_t hs, size_t window,
                              const struct Layout *layout) {
-    double keys = (double)t, w = (double)window;
+    double twice_keys = (double)t, w = (double)window; // twice those of a query, on average
     if (layout->begin)
-        keys *= layout->share;
+        twice_keys *= layout->share;
     else if (window && window < t)
-        keys = 2 * w - w * w / keys;
-    return (double)(b * nh * t) * (double)hs * keys;
+        twice_keys = 2 * w - w * w / twice_keys;
+    return (double)(b * nh * t) * (double)hs * twice_keys;
 }
 
 static struct Cost attention_forward_cost(const struct AttentionForward *a) {
@@ -107,7 +109,8 @@ static struct Cost attention_backward_cost(const struct AttentionBackward *a) {
                 "%zu x %zu, %zu x %zu", a->b, a->t, a->nh, a->hs);
 }
 
-// Counts every cache as full, or as holding a window: positions are in the device's memory.
+// Counts every cache as full, or as holding a window: positions are in the device's memory. Two
+// products, with keys and with values, of two operations each: 4.
 static struct Cost attention_cached_cost(const struct AttentionCached *a) {
     size_t rows = a->b * a->t, keys = a->window ? size_min(a->window, a->capacity) : a->capacity;
     double bytes = bytes_of((2 * a->nh + 2 * a->nkv) * rows * a->hs, a->dtype) +

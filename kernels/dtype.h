@@ -173,7 +173,7 @@ HOST_DEVICE static inline double rng_cos(uint32_t k) {
     return quarter == 1 || quarter == 2 ? -y : y;
 }
 
-// Standard normal by Box and Muller's transform of the two halves of one draw, rounded once.
+// Standard normal by Box and Muller's transform of a draw's upper and lower 24 bits, rounded once.
 HOST_DEVICE static inline float rng_normal(uint64_t seed, uint64_t index) {
     uint64_t bits = rng_bits(seed, index);
     uint32_t u = (uint32_t)(bits >> 40) + 1, v = (uint32_t)(bits & 0xffffffu);

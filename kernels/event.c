@@ -31,7 +31,7 @@ void device_close_event(struct Device *d, struct Event *event) {
     d->ops->event_close(event);
 }
 
-// A GPU's struct Event begins with its cudaEvent_t.
+// A GPU's struct Event begins with its cudaEvent_t; only a GPU has native_stream.
 const char *device_event_name(const struct Device *d, const void *event) {
     for (const struct NamedEvent *n = d->events; n; n = n->next)
         if (n->event == event || (d->ops->native_stream && *(void *const *)n->event == event))

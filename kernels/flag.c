@@ -22,7 +22,8 @@ static bool fact_holds(const struct FlagValues *v, const char *name, size_t n) {
     CHECK(false, "no flag or fact %.*s", (int)n, name);
 }
 
-// Returns the text of a text flag ("" for none) or the word of a choice. NULL: a number.
+// Returns the text of a text flag ("" for none) or the word of a choice; NULL: a number. Here and
+// below `at` is the address of the flag's value.
 static const char *text_of(const struct Flag *f, const void *at) {
     const char *text = f->type == FLAG_CHOICE ? f->words[*(const int *)at] : NULL;
     if (f->type == FLAG_STRING || f->type == FLAG_LIST || f->type == FLAG_OPTIONAL)
@@ -30,6 +31,7 @@ static const char *text_of(const struct Flag *f, const void *at) {
     return text;
 }
 
+// Returns the value for comparisons: of a choice its index, of a text 1 unless it is empty.
 static double number_of(const struct Flag *f, const void *at) {
     switch (f->type) {
     case FLAG_BOOL:
@@ -59,7 +61,7 @@ static const void *field_of(const struct FlagValues *v, const struct Flag *f) {
     return (const char *)v->values + f->offset;
 }
 
-// Whether the value is in a comma-separated list, which ends at a space, a '|' or the end of the
+// True if the value is in a comma-separated list, which ends at a space, a '|' or the end of the
 // text.
 static bool is_one_of(const struct Flag *f, const void *at, const char *list) {
     const char *text = text_of(f, at);
@@ -74,7 +76,7 @@ static bool is_one_of(const struct Flag *f, const void *at, const char *list) {
     }
 }
 
-// The right side of a comparison.
+// Returns the right side of a comparison: the value of the flag that `text` names, or a number.
 static double operand_value(const struct FlagValues *v, const char *text) {
     const struct Flag *f = find_flag(v, text, strcspn(text, ENDS));
     return f ? number_of(f, field_of(v, f)) : strtod(text, NULL);

@@ -22,12 +22,12 @@ char *folder_of(const char *path);
 int folder_sync(const char *path, struct Error *e);
 int folder_sync_above(const char *path, struct Error *e);
 
-// Returns the next name in it except . and ..; NULL at the end, or on an error: then *err, else 0,
-// is -errno, and the names so far are not all.
+// Returns the next name in it except . and ..; NULL at the end, or on an error. *err is 0, or after
+// an error -errno: then the names so far are not all.
 const char *folder_next(DIR *dir, int *err);
 
 // Calls `each` with the descriptor `folder` and every name in it except . and .., until it returns
-// false. Returns false if it did, or if the folder cannot be read: then errno, else 0, is set.
+// false. Returns false if it did, with errno 0, or if the folder cannot be read, with its errno.
 bool folder_for_all(int folder, bool (*each)(int folder, const char *name, void *context),
                     void *context);
 

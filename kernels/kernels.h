@@ -72,7 +72,7 @@ struct Matmul {
     struct Work work;
 };
 
-// What every table takes.
+// Checks the operands that every table accepts.
 static inline void matmul_check(const struct Matmul *a) {
     CHECK(a->m && a->n && a->k, "a matmul of %zu x %zu x %zu", a->m, a->n, a->k);
     CHECK(a->a.dtype == a->b.dtype, "a matmul of %s and %s", dtype_name(a->a.dtype),
@@ -169,7 +169,7 @@ struct AttentionCached {
     struct Work work;
 };
 
-// What every table takes.
+// Checks the operands that every table accepts.
 static inline void attention_cached_check(const struct AttentionCached *a) {
     CHECK(a->capacity && a->capacity % LAYOUT_TILE == 0, "a cache of %zu tokens", a->capacity);
     CHECK(a->nkv && a->nh % a->nkv == 0, "%zu heads of %zu", a->nh, a->nkv);

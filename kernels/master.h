@@ -40,12 +40,12 @@ HOST_DEVICE static inline enum Dtype master_dtype(enum MasterFormat f) {
     return f == MASTER_FP32 ? F32 : BF16;
 }
 
-// True if a split master was rounded up in a tie: the bit in v's sign.
+// True if a split master is rounded up in a tie, hi odd and lo 0x8000: the bit in v's sign.
 HOST_DEVICE static inline bool master_tie_up(float master) {
     return (f32_bits(master) & 0x1ffffu) == 0x18000u;
 }
 
-// Joins a split master from its halves and that bit; any NaN for a NaN.
+// Joins a split master from its halves and the bit in v's sign; any NaN for a NaN.
 HOST_DEVICE static inline float master_join(uint16_t weight, uint16_t low, bool tie_up) {
     uint32_t up = ((uint32_t)low + tie_up + 0x7fffu) >> 16;
     return f32_from_bits((weight - up) << 16 | low);

@@ -41,8 +41,8 @@ enum {
     NF4_RUN = NF4_BLOCK * NF4_BLOCKS, // elements
     NF4_CODES = 16,                   // of an element
     NF4_ZERO = 7,                     // the code of 0
-    NF4_MAP_ZERO = 127,
-    NF4_STEPS = 65535,
+    NF4_MAP_ZERO = 127,               // the dynamic map's code of 0
+    NF4_STEPS = 65535,                // equal steps from -1 to 1 ("8 bits" above)
 };
 
 struct Nf4Run {
@@ -95,12 +95,13 @@ HOST_DEVICE static inline float nf4_map(int32_t code) {
     return f32_from_bits(f32_bits(from_zero[at < 0 ? -at : at]) | ((uint32_t)at & 0x80000000u));
 }
 
-// Returns the factor of a block's elements.
+// Returns the factor of a block's elements before they are rounded ("absmax" above).
 HOST_DEVICE static inline float nf4_inverse(float absmax) {
     return 1.0f / (absmax < 1e-38f ? 1e-38f : absmax);
 }
 
-// Returns the code of an element: of the midpoints between values, as many are below it.
+// Returns the code of an element, given nf4_inverse of its block: the number of midpoints between
+// neighbouring values below it; for NaN the last code. 0 has its code even if inverse is NaN.
 HOST_DEVICE static inline int32_t nf4_code(float x, float inverse) {
     float scaled = x == 0 ? 0 : x * inverse;
     int32_t code = 0;
@@ -109,13 +110,13 @@ HOST_DEVICE static inline int32_t nf4_code(float x, float inverse) {
     return code;
 }
 
-// Returns the mean of NF4_BLOCKS blocks whose absmax has that sum.
+// Returns the offset, the mean of NF4_BLOCKS absmax, from their sum; NaN if that is not finite.
 HOST_DEVICE static inline float nf4_offset(float sum) {
     float offset = sum / NF4_BLOCKS;
     return offset <= FLT_MAX ? offset : f32_from_bits(0x7fc00000u);
 }
 
-// The sum of absmax[NF4_BLOCKS] in its order.
+// Returns the sum of absmax[NF4_BLOCKS], in the order of "offset" above.
 HOST_DEVICE static inline float nf4_sum(const float *absmax) {
     float column[32], sum = 0;
     for (int k = 0; k < 32; k++)
@@ -126,12 +127,12 @@ HOST_DEVICE static inline float nf4_sum(const float *absmax) {
     return sum;
 }
 
-// Returns the scale of a run, in which that is the largest magnitude of absmax - offset.
+// Returns the scale of a run from the bits of the largest |absmax - offset|; 0 if not finite.
 HOST_DEVICE static inline float nf4_scale(int32_t magnitude) {
     return magnitude < 0x7f800000 ? f32_from_bits((uint32_t)magnitude) : 0;
 }
 
-// Returns the code of a block with that absmax - offset.
+// Returns the code of a block's absmax, by "8 bits" above; difference: absmax - offset.
 HOST_DEVICE static inline uint8_t nf4_absmax_code(float difference, float scale) {
     if (scale == 0)
         return 0;
@@ -150,7 +151,7 @@ HOST_DEVICE static inline float nf4_absmax(uint8_t code, float scale, float offs
     return nf4_map(code) * scale + offset;
 }
 
-// Returns the code at index i, and an element.
+// Return the code of element i; and the element that a code is in a block with this absmax.
 HOST_DEVICE static inline int32_t nf4_code_at(const uint8_t *code, size_t i) {
     return code[i / 2] >> (i % 2 ? 0 : 4) & 15;
 }

@@ -20,8 +20,9 @@ static const char *end_of_word(const char *p) {
     return p;
 }
 
-// User and password end at the last "@" of the host part. If they contain "/" or a space, the port
-// is not a number, and the line that refuses the URL must hide them, too.
+// Finds user and password, which end at the last "@" of the host part. If they contain "/" or a
+// space, what looks like the port is not a number: then they end at the next "@", even beyond
+// `end`, the word's, since the line that refuses the URL must hide them, too.
 static struct TextSpan find_user(const char *host, const char *end) {
     size_t n = strcspn(host, "/?#");
     const char *stop = host + n < end ? host + n : end;

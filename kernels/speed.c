@@ -52,7 +52,7 @@ static double measure_matmul(struct Bench *b, const struct MatmulShape *s, enum 
         base_out_of_memory(b->work_bytes, "scratch of a measurement");
     struct Matmul args = matmul_of(s, d, b);
     double best = 0, end = base_seconds() + SHAPE_SECONDS;
-    size_t together = 1;
+    size_t together = 1; // products of a run
     // At least three runs, unless a single one (of the oracle, for example) takes the time of all.
     for (int run = 0; run < 3 || base_seconds() < end; run++) {
         if (run > 0 && base_seconds() > end + SHAPE_SECONDS)

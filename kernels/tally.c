@@ -51,7 +51,7 @@ static double overlap(double begin, double end, double from, double to) {
     return fmax(0, fmin(end, to) - fmax(begin, from));
 }
 
-// Adds the time within each span to its field at `offset`.
+// Adds to each span's field, `offset` bytes into the struct, the time of begin .. end within it.
 static void share_out(struct Tally *t, size_t offset, double begin, double end) {
     for (uint64_t i = 0; i < TALLY_SPANS && i <= t->newest; i++) {
         struct TallySpan *s = span_at(t, t->newest - i);
@@ -66,7 +66,8 @@ static size_t offset_of_wait(int reason) {
     return offsetof(struct TallySpan, wait) + (size_t)reason * sizeof(double);
 }
 
-// Adds compute's idle time until `begin` to the reasons for which the host waited.
+// Adds compute's idle time until its next operation, from begin to end, to the reasons for which
+// the host waited.
 static void end_idle(struct Tally *t, double begin, double end) {
     for (uint64_t i = 0; i < HOST_WAITS && i < t->waits; i++) {
         const struct HostWait *w = &t->wait[(t->waits - 1 - i) % HOST_WAITS];

@@ -38,6 +38,7 @@ static inline size_t tp_comm_size(const struct TpComm *a) {
 static inline size_t tp_comm_row_parts(const struct TpComm *a) {
     return a && a->sequence_parallel ? a->size : 1;
 }
+// Returns the elements of memory that all_reduce needs for n.
 static inline size_t tp_comm_padded(size_t tp_size, size_t n) {
     return round_up(n, tp_size);
 }

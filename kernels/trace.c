@@ -121,7 +121,8 @@ static void write_arrow(struct TraceWriter *w, const struct Point *from,
     write_arrow_end(w, from->event.name, "f", row, fmax(wait->begin, wait->end - 1e-9));
 }
 
-// Writes the queue's peers: the ranks of a collective, or the queue of an event.
+// Writes whom the operation has to do with: a collective's ranks, or an event and, of a wait, the
+// queue that recorded it (from; NULL: unknown).
 static void write_others(const struct TraceWriter *w, const struct TraceRecord *r,
                          const struct Point *from) {
     const char *name = r->label.event.name;

@@ -62,7 +62,8 @@ static inline void trace_queued(struct Device *d, enum Queue q, const char *name
     if (d->trace && d->trace->watch.queued)
         d->trace->watch.queued(d->trace->watch.context, d, q, name, args);
 }
-// The host has waited until now for that event.
+// The host has waited from `begin` (base_seconds) until now for an event of this name, that of the
+// device's label.
 void trace_host_waited(struct Device *d, const char *event, double begin);
 
 // True if an operation only orders queues: it records an event, or waits for one.

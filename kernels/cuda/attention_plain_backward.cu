@@ -105,7 +105,7 @@ static __global__ void __launch_bounds__(Plain<C>::THREADS, 2)
     plain_store<T, C>(query_rows(a.dqkv, a.grid, a.hs, head), acc, row, t, a.hs, scale);
 }
 
-// Turns transposed scores of keys from `row` on and queries from i on into P, and dp into dS.
+// Turns transposed scores s of keys from `row` on and queries from i on into P, and dp into dS.
 // cells: those that a layout shows.
 template <class T, int C>
 static __device__ inline void plain_gradients(float s[][Plain<C>::R], float dp[][Plain<C>::R],

@@ -62,7 +62,7 @@ static bool is_sound(const struct BlasChoice *c) {
            key->epilogue < NEPILOGUE && c->way < NWAY && way_fits((enum Way)c->way, key);
 }
 
-// True if this cuBLASLt still offers the algorithm.
+// True if this cuBLASLt still offers the plan's algorithm; *status: its answer.
 static bool is_offered(struct Blas *b, struct BlasPlan *p, cublasStatus_t *status) {
     const cublasLtMatmulAlgo_t *algo = &p->choice.algo;
     cublasLtMatmulHeuristicResult_t result = {0};

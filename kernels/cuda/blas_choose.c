@@ -168,7 +168,7 @@ struct Trial {
     enum Epilogue own; // NONE: the library's way
 };
 
-// Returns the seconds of some runs; INFINITY if cuBLASLt does not launch it.
+// Returns the seconds of TIMED_RUNS runs; INFINITY if cuBLASLt does not launch it.
 static double time_trial(const struct Trial *t, const cublasLtMatmulAlgo_t *algo) {
     struct Stream *s = t->s;
     double begin = 0;
@@ -210,7 +210,7 @@ static void *find_c_for_timing(struct Stream *s, const struct Matmul *a,
     return c_bytes(a) > space->timing_c_bytes ? NULL : space->timing_c;
 }
 
-// Returns the fastest, and its time; NULL: none can be launched.
+// Returns the fastest; *seconds: its TIMED_RUNS runs. NULL: none can be launched.
 static const struct BlasCandidate *time_candidates(const struct Trial *t,
                                                    const struct Candidates *c, double *seconds) {
     const struct BlasCandidate *best = NULL;

@@ -45,6 +45,7 @@ int blas_open(struct Blas **out, struct Error *e) {
 
 // ---- plans ----
 
+// Returns the largest power of two, at most MAX_ALIGN, that divides the address.
 static uint32_t alignment(const void *p) {
     uint32_t align = MAX_ALIGN;
     while ((uintptr_t)p % align)

@@ -61,7 +61,7 @@ static __global__ void __launch_bounds__(WARPS *WARP)
     }
 }
 
-// Returns the tokens of a matrix of v rows.
+// Returns a batch's tokens, of which those from `first` on have a row in a matrix of v rows.
 static struct Tokens tokens_of(const int32_t *tokens, size_t first, size_t v) {
     CHECK(v < INT32_MAX && first <= INT32_MAX - v, "tokens %zu to %zu", first, first + v);
     return {tokens, (int32_t)first, (int32_t)v};
@@ -123,7 +123,8 @@ static __device__ inline unsigned part_at(unsigned i, int j, unsigned c) {
     return ACCESS == WHOLE ? begin + j * lanes + (i - begin) / N : i + j;
 }
 
-// Adds the sum of a row to dwte, or stores it to scratch, and sets it to 0.
+// Adds the sum of a row to dwte or, if it is a part, stores it to scratch; then sets it to 0.
+// is_head: the row began in an earlier tile; is_tail: it continues in a later one.
 template <class G, Access ACCESS, int N>
 static __device__ inline void store_sum(const struct Tiles &a, int32_t row, bool is_head,
                                         bool is_tail, unsigned i, float (&sum)[N]) {

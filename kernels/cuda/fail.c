@@ -15,6 +15,7 @@
 
 #include <string.h>
 
+// True if only a mistake of this program causes the error.
 static bool is_mistake(cudaError_t status) {
     static const cudaError_t mistakes[] = {
         cudaErrorInvalidValue,          cudaErrorInvalidConfiguration,  cudaErrorInvalidPitchValue,

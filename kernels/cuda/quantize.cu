@@ -20,7 +20,7 @@ struct BlockPosition {
     size_t run, block, begin;
 };
 
-// False: this warp has no block.
+// Finds this warp's block among runs of n elements. False: there is none.
 static __device__ inline bool find_block(size_t n, size_t runs, BlockPosition *p) {
     size_t blocks = quantized_blocks(n);
     size_t block = (size_t)blockIdx.x * WARPS + threadIdx.x / WARP;
@@ -70,7 +70,7 @@ static __device__ inline void write_block(void *runs, size_t n, BlockPosition p,
     }
 }
 
-// x = the block, or x += the block.
+// x = the lane's elements of the block, or x += them if `add`. A code's sign is extended by shifts.
 template <int BITS>
 static __device__ inline void read_block(const void *runs, size_t n, BlockPosition p, bool add,
                                          float *x) {

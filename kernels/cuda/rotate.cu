@@ -73,7 +73,7 @@ static __device__ inline void write_part(void *base, size_t at, unsigned i, unsi
     pack_write<ACCESS>((T *)base + at + half, i, half, second);
 }
 
-// Returns cos (first) and sin (second) of the lane's pairs at one position.
+// Returns cos (first) and sin (second) of the lane's pairs from i on, in a row of the table.
 template <Access ACCESS, int N>
 static __device__ inline Part<N> read_angles(const float *row, unsigned i, unsigned half) {
     Part<N> p;
