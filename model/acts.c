@@ -24,7 +24,8 @@ uint32_t acts_kept(enum Recompute level) {
     return kept;
 }
 
-// Bytes of a tensor (R', C), with space for an all_reduce over the TP ranks.
+// Returns the bytes of a tensor (R', C), padded for an all_reduce over the TP ranks, which there is
+// only if R' = R.
 static size_t stream_bytes(const struct Acts *a, const struct ModelConfig *c) {
     size_t n = a->b_max * a->t_max / a->row_parts * c->channels;
     return tp_comm_padded(a->tp_size / a->row_parts, n) * dtype_size(c->dtype);
@@ -88,6 +89,8 @@ static size_t slot_of(const struct Acts *a, size_t i) {
     return layer < a->forgotten ? 0 : 1 + i / a->layers * kept + layer - a->forgotten;
 }
 
+// Places the scratch tensors, which all layers share, and the slots, and gives each layer of each
+// set the tensors of its slot.
 static void layout_blocks(struct Acts *a, const struct ModelConfig *c, size_t slot_parts,
                           struct Bump *bump) {
     void *tensors[NACT];
@@ -130,8 +133,9 @@ static void layout_arena(struct Acts *a, const struct ModelConfig *c, const stru
     a->losses = alloc_piece(bump, rows * sizeof(float));
 }
 
-// Rows of logits that exist at a time: equal chunks, as few as keep each within the target size.
-// Where a device wants whole tiles, the last chunk takes the remainder.
+// Returns how many rows of logits exist at a time: equal chunks, as few as keep each within
+// piece_bytes, or 16 rows if those are more. Where a device wants whole tiles (piece_rows), the
+// last chunk takes the remainder.
 static size_t chunk_rows(size_t rows, const struct ModelConfig *c, const struct ActsSpec *spec) {
     size_t row_bytes = c->vocab_padded * dtype_size(c->dtype);
     size_t most = size_max(16, spec->piece_bytes / row_bytes);

@@ -13,9 +13,9 @@ struct AdapterTarget adapter_target(const struct ModelConfig *c, enum LoraTarget
         [LORA_UP] = {"up.lora_A", "up.lora_B", ADAPTER_FC, false, {ffn}, C, ffn, ffn},
         [LORA_DOWN] = {"down.lora_A", "down.lora_B", ADAPTER_OUT, true, {C}, ffn, C, 0},
     };
-    if (c->family->mlp == MLP_GELU) // queries, keys and values have one matrix; there is no gate
+    if (c->family->mlp == MLP_GELU) // there is no gate before it
         all[LORA_UP].first = 0;
-    if (c->kind == FAMILY_GPT2) {
+    if (c->kind == FAMILY_GPT2) { // queries, keys and values are one target, PEFT's c_attn
         struct AdapterTarget *qkv = &all[LORA_Q];
         qkv->rows[1] = qkv->rows[2] = kv;
         qkv->out += 2 * kv;

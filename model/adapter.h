@@ -20,7 +20,8 @@ struct AdapterTarget {
     size_t first;                // first row in the matrix
 };
 
-// Of a target that the family lacks (lora_targets_all) only the names mean something.
+// Returns a target's place in the matrices of c, a model or a TP rank's part of one. Of a target
+// that the family lacks (lora_targets_all) only the names mean something.
 struct AdapterTarget adapter_target(const struct ModelConfig *c, enum LoraTarget target);
 
 // The targets of a product are adjacent: fills target[] with those that have an adapter, in order.
@@ -32,7 +33,8 @@ int adapter_targets(const struct ModelConfig *c, enum AdapterProduct product,
 size_t adapter_width(const struct ModelConfig *c);
 size_t adapter_width_before(const struct ModelConfig *c, enum AdapterProduct product);
 
-// Returns the floating-point operations of a product's u B' for one token; `both`: of x A', too.
+// Returns the floating-point operations, for one token, of the products u B' (adapter_ops.h) of all
+// targets of a product; both: of their x A', too.
 double adapter_work(const struct ModelConfig *c, enum AdapterProduct product, bool both);
 
 #endif

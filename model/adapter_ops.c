@@ -25,12 +25,13 @@ static void *adapter_gradient(const struct BlockRun *r, int p) {
     return dtype_at(r->adapter_dw.mem, r->m->grad_dtype, r->adapter->param[p].offset);
 }
 
-// The columns of y or dy that are a target's, and those of u or du.
+// Returns the columns of y, or of dy, that target i has.
 static struct Mat columns_of(const struct BlockRun *r, const struct Adapters *a, int i,
                              const void *y) {
     struct AdapterTarget t = adapter_target(&r->m->config, a->target[i]);
     return mat(dtype_at(y, r->dtype, t.first), r->dtype, a->ld);
 }
+// Returns those of u, or of du.
 static struct Mat low_columns_of(const struct BlockRun *r, const struct Adapters *a, int i,
                                  const void *u) {
     return mat(dtype_at(u, r->dtype, a->rank * (size_t)i), r->dtype, a->width);
@@ -76,7 +77,8 @@ static void drop(struct BlockRun *r, const struct Adapters *a, const void *x, vo
            });
 }
 
-// Returns the input of A and its gradient, times s if elements are dropped; else u and du have s.
+// Returns what A' is multiplied with, and du' for the gradient of A: x; or, where elements are
+// dropped, what is left of x times s. Without dropout u and du are multiplied by s instead.
 static const void *input_of(struct BlockRun *r, const struct Adapters *a, const void *x) {
     if (a->drops)
         drop(r, a, x, a->dropped);

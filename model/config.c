@@ -182,8 +182,8 @@ int model_config_check_parts(const struct ModelConfig *c, size_t tp_size, struct
 
 // ---- rotary embedding ----
 
-// Returns the number of characters read; 0: not such a text. The default factor of cosines and
-// sines is the paper's (equation 22: the square root of 1/t).
+// Returns the number of characters read; 0: not such a text. Defaults are the paper's: 32 turns and
+// 1 (section 3.2), and the factor of cosines and sines (equation 22: the square root of 1/t).
 static int scan_yarn(struct Rope *r, const char *text) {
     static const char exact[] = ":exact";
     int end = 0, more = 0;
@@ -241,8 +241,9 @@ static double pair_that_turns(const struct ModelConfig *c, double times) {
     return (double)c->head_size * log(wavelength) / (2 * log(c->rope.theta));
 }
 
-// YaRN, section 3.2: between the two pairs the frequency goes from one value to the other. Computed
-// in fp32, operation by operation as in transformers.
+// YaRN, section 3.2, of pair i: those up to `first` keep their frequency, 1 / power; from `last` on
+// it is divided by the factor; between the two it goes linearly from one value to the other.
+// Computed in fp32, operation by operation as in transformers.
 static float yarn_frequency(const struct ModelConfig *c, size_t i, float power) {
     const struct Rope *r = &c->rope;
     double first = pair_that_turns(c, r->fast), last = pair_that_turns(c, r->slow);

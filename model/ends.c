@@ -170,7 +170,8 @@ static void make_loss_over_tp(struct Model *m, struct Acts *acts, size_t row, si
            });
 }
 
-// Makes n rows' losses from their logits, which with `backward` become the logits' gradient.
+// Makes the losses of rows [row, row + n) from their logits, which with `backward` become the
+// logits' gradient.
 static void make_loss(struct Model *m, struct Acts *acts, size_t row, size_t n, bool backward) {
     if (m->across) {
         make_loss_over_tp(m, acts, row, n, backward);
@@ -234,7 +235,8 @@ void head_forward(struct Model *m, const struct Unit *u, void *const weights[], 
     sum_losses(m, acts);
 }
 
-// dnorm (n, C) = dlogits (n, Vp) W (Vp, C); dW (+)= dlogits' norm, if it is trained.
+// Of rows [row, row + n): dnorm (n, C) = dlogits (n, Vp) W (Vp, C); dW (+)= dlogits' norm, if it is
+// trained.
 static void chunk_backward(struct Model *m, const void *w, struct Grad dw, struct Acts *acts,
                            const void *norm, size_t row, size_t n) {
     size_t C = m->config.channels, Vp = m->config.vocab_padded;

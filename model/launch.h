@@ -27,7 +27,7 @@
         }                                                                                          \
     } while (0)
 
-// A dense row-major operand (rows, ld) of the model's dtype.
+// Returns an operand of a product: a dense row-major matrix (rows, ld); or its transpose.
 static inline struct Mat mat(const void *data, enum Dtype dtype, size_t ld) {
     return (struct Mat){.data = (void *)data, .dtype = dtype, .ld = ld};
 }

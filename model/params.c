@@ -42,6 +42,8 @@ static void slice_rows(const struct Builder *b, const struct ParamSpec *t, struc
     }
 }
 
+// Appends this TP rank's part of tensor t to the group. Matrices come first, so decay_end is the
+// end of the last one.
 static const struct Param *add_param(struct Builder *b, struct ParamSpec t) {
     struct Group *g = b->group;
     CHECK(g->nparam < MAX_PARAM, "group %s has more than %d parameters", g->name, MAX_PARAM);
@@ -58,6 +60,7 @@ static const struct Param *add_param(struct Builder *b, struct ParamSpec t) {
     p->first_col = t.split == SPLIT_COLUMNS ? b->tp_rank * p->cols : 0;
     slice_rows(b, &t, p);
     p->whole_rows -= t.padding;
+    // Rows of the tensor from this part's first on, without the padding at the tensor's end.
     size_t weight_rows = p->whole_rows - size_min(p->whole_rows, p->part[0].first);
     p->real = (t.padding ? size_min(p->rows, weight_rows) : p->rows) * p->cols;
     g->numel += p->rows * p->cols;
@@ -76,6 +79,7 @@ static const struct Param *add_tokens(struct Builder *b, const struct ModelConfi
         (struct ParamSpec){name, SPLIT_ROWS, {rows}, c->channels, 0, init_std, rows - c->vocab, 0});
 }
 
+// Adds a vector of n weights or biases of a norm, all of which begin as `mean`.
 static const struct Param *add_norm(struct Builder *b, const char *name, size_t n, float mean) {
     return add_param(b, (struct ParamSpec){name, SPLIT_NONE, {n}, 1, mean, 0, 0, GRAD_OF_ROWS});
 }

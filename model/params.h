@@ -173,7 +173,7 @@ static inline int params_first_backward(const struct Params *p) {
     return first < 0 ? 0 : first < p->nunit ? first : p->nunit;
 }
 
-// The first blocks here whose backward pass is not needed.
+// The number of blocks here whose backward pass is not needed: they are the first ones.
 static inline size_t params_forgotten(const struct Params *p) {
     size_t n = 0;
     for (int u = 0; u < params_first_backward(p); u++)
@@ -267,8 +267,9 @@ struct Piece {
 int params_pieces(const struct Group *group, size_t begin, size_t end,
                   struct Piece piece[MAX_PIECES]);
 
-// The inverse: finds the first element of a tensor, from *at on, that a part has: *at becomes it,
-// *element its index in the group. Returns how many from there are adjacent in both; 0: none.
+// The inverse: finds the first element of the whole tensor, from its element *at on, that `part`
+// has. Sets *at to it, and *element to its index in the group. Returns how many elements from there
+// on are adjacent in both; 0: the part has none.
 size_t params_find(const struct Param *part, uint64_t *at, size_t *element);
 
 // Finds the elements [begin, end) of group g that this TP rank counts, in order; rank 0 counts all

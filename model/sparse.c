@@ -37,7 +37,7 @@ static void attend_part_of_windows(const struct Sparse *s, size_t first, size_t 
         attend(seen, row, begin, begin + s->global);
 }
 
-// sees_all: global blocks also see all blocks before them.
+// Marks the global blocks; sees_all: those themselves see all blocks before them.
 static void attend_global(const struct Sparse *s, bool sees_all, size_t row, bool *seen) {
     for (size_t i = 0; i < s->indices.n; i++) {
         size_t begin = s->indices.at[i], end = s->ends.n ? s->ends.at[i] : begin + 1;
@@ -116,7 +116,8 @@ static size_t seen_keys(size_t query, size_t begin, size_t end, size_t window) {
     return first < last ? last - first : 0;
 }
 
-// Sums it over a block of queries, for a block of keys. Most pairs of blocks are seen whole.
+// Returns how many of the pairs of a query in block `row` and a key in block `column`, which the
+// pattern lets it see, remain within the window and are causal. Of most blocks all do.
 static size_t seen_pairs(const struct Sparse *s, size_t row, size_t column, size_t t,
                          size_t window) {
     size_t begin = row * s->block, end = size_min(begin + s->block, t), key = column * s->block;

@@ -150,7 +150,8 @@ static int refuse_value(const struct SparseKey *k, const char *text, struct Erro
                   k->most);
 }
 
-// `given` has a bit for each key that was read before.
+// Reads the KEY=VALUE at *at, and sets *at to its end. given: a bit for each key that was read
+// before. text: the whole pattern, for errors.
 static int read_pair(struct Sparse *s, const char **at, unsigned *given, const char *text,
                      struct Error *e) {
     static const char CAUSAL[] = "attention=unidirectional";
