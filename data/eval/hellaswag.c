@@ -77,7 +77,7 @@ static int read_label(struct ItemReading *r, const cJSON *object, struct Error *
         return -EINVAL;
     double label = cJSON_IsNumber(item) ? item->valuedouble : -1;
     const char *text = cJSON_IsString(item) ? item->valuestring : "";
-    if (isdigit((unsigned char)text[0]) && strlen(text) <= 2)
+    if (*text && strlen(text) <= 2 && strspn(text, "0123456789") == strlen(text))
         label = atoi(text);
     r->label = 0;
     while (r->label < n && (double)r->label != label)

@@ -220,6 +220,7 @@ static const struct {
     {ITEM("\"l\"", "\"c\"", "\"a\"", "\"b\"", "[\"x\",\"y\"]", "0.5"), "E_HELLASWAG_FIELD"},
     {ITEM("\"l\"", "\"c\"", "\"a\"", "\"b\"", "[\"x\",\"y\"]", "\"\""), "E_HELLASWAG_FIELD"},
     {ITEM("\"l\"", "\"c\"", "\"a\"", "\"b\"", "[\"x\",\"y\"]", "\"a\""), "E_HELLASWAG_FIELD \"a\""},
+    {ITEM("\"l\"", "\"c\"", "\"a\"", "\"b\"", "[\"x\",\"y\"]", "\"1a\""), "E_HELLASWAG_FIELD"},
     {ITEM("\"l\"", "\"\"", "\"a\"", "\"b\"", "[\"x\",\"y\"]", "0"), "E_HELLASWAG_FIELD \"ctx\""},
     {ITEM("\"[\"", "\"c\"", "\"a]\"", "\"\"", "[\"x\",\"y\"]", "0"), "E_HELLASWAG_FIELD"},
     {ITEM("\"l\"", "\"c\"", "\"a\"", "\"b\\u0000\"", "[\"x\",\"y\"]", "0"), "E_HELLASWAG_FIELD"},
