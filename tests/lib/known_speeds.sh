@@ -15,6 +15,7 @@ awk -v cpu="$(sed -n 's/^model name[^:]*: *//p' /proc/cpuinfo | head -n 1)" -v c
     }
     BEGIN {
         split("fp32 bf16 fp16", format)
+        split("fp32 split bf16", master)
         ntable = split("oracle base avx2 avx512 avx512bf16 amx", table)
         for (t = 1; t <= ntable; t++)
             for (threads = 1; threads <= cores; threads++) {
@@ -22,11 +23,11 @@ awk -v cpu="$(sed -n 's/^model name[^:]*: *//p' /proc/cpuinfo | head -n 1)" -v c
                 for (f = 1; f <= 3; f++)
                     know("matmul FLOP/s, " format[f] ", " where)
                 update("fp32", "fp32", "fp32", "fp32", where)
-                for (f = 2; f <= 3; f++) {
-                    update(format[f], format[f], "fp32", "fp32", where)
-                    update(format[f], format[f], "fp32", "split", where)
-                    update(format[f], format[f], "fp32", "bf16", where)
-                }
+                for (f = 2; f <= 3; f++)
+                    for (m = 1; m <= 3; m++) {
+                        update(format[f], format[f], "fp32", master[m], where)
+                        update(format[f], "fp32", "fp32", master[m], where)
+                    }
             }
         know("copy B/s, to the device, cpu")
         know("copy B/s, from the device, cpu")
