@@ -63,7 +63,8 @@ typedef uint32_t VecBits __attribute__((vector_size(sizeof(Vec))));
 typedef uint16_t VecLow __attribute__((vector_size(sizeof(Vec) / 2)));
 
 // Returns the weights from element i on. v: as stored; clears its sign if that belongs to a split
-// master (master_join).
+// master (master_join). vec_read widens a split master's lower halves as if they were bf16, so they
+// arrive in the upper 16 bits.
 VEC_INLINE Vec master_read(struct AdamW a, size_t i, size_t end, Vec *v) {
     Vec w = vec_read(a.master, master_dtype(a.master_format), i, end);
     if (a.master_format != MASTER_SPLIT)
@@ -118,7 +119,7 @@ VEC_INLINE void master_write(struct AdamW a, size_t i, size_t end, Vec w) {
 // ---- the update ----
 
 // Updates the vector at element i of arrays that end at `end`. Whole vectors of 16-bit parameters
-// begin at multiples of their size.
+// begin at multiples of their size, as vec_stream_half needs.
 VEC_INLINE void adamw_vector(struct AdamW a, struct AdamWFactors f, size_t i, size_t end,
                              Vec decay) {
     Vec g = vec_read(a.grad, a.grad_dtype, i, end) * f.grad_scale;

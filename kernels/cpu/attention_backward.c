@@ -114,7 +114,8 @@ VEC_INLINE void backward_pack_keys(const struct AttentionBackward *a, enum Dtype
 }
 
 // Turns scores into probabilities. joined: those of two rows as pairs (NULL: no pairs). Rows go two
-// at a time: an even row and the next reach as many vectors below the diagonal.
+// at a time: an even row and the next reach as many vectors below the diagonal. edge: seen->edge,
+// as a constant.
 VEC_INLINE void backward_softmax(float *p, float *joined, const float *lse, size_t rows,
                                  const struct Seen *seen, bool edge) {
     for (size_t r = 0; r < rows; r += 2)
@@ -133,7 +134,7 @@ VEC_INLINE void backward_softmax(float *p, float *joined, const float *lse, size
 }
 
 // Turns dp into ds. Pairs: each row uses the first half of its space, and two joined rows overwrite
-// probabilities that are no longer needed.
+// probabilities that are no longer needed. edge: seen->edge, as a constant.
 VEC_INLINE void backward_softmax_gradient(float *dp, float *p, const float *d, size_t rows,
                                           const struct Seen *seen, bool edge, bool pairs) {
     for (size_t r = 0; r < rows; r += 2)

@@ -76,6 +76,7 @@ static size_t cache_index(const struct AttentionCached *a, size_t which, size_t 
     return (((b * 2 + which) * a->nkv + key_head) * a->capacity + position % a->capacity) * a->hs;
 }
 
+// Stores the key and value of token `row`, counted over all sequences, of one key head.
 VEC_INLINE void cached_store(const struct AttentionCached *a, enum Dtype d, size_t row,
                              size_t key_head) {
     size_t b = row / a->t, position = row_position(a->starts, row, a->t);
@@ -91,6 +92,8 @@ VEC_INLINE void cached_store(const struct AttentionCached *a, enum Dtype d, size
 
 // ---- a tile of keys ----
 
+// Packs the tile of `count` positions from `key` on: keys transposed into s.kt, values into s.v.
+// They are adjacent in the cache, whose capacity is a multiple of TILE.
 VEC_INLINE void cached_pack(const struct AttentionCached *a, const struct Head *h,
                             struct CachedScratch s, size_t b, size_t key, size_t count) {
     for (size_t which = 0; which < 2; which++) {
@@ -120,8 +123,9 @@ VEC_INLINE Vec cached_load_masked(const float *scores, size_t r, size_t j, size_
     return s;
 }
 
-// Scores become probabilities e^(score - largest so far), 0 where nothing is seen, and are added to
-// the row's sums.
+// Turns row r's scores of the tile of keys at position `key` into e^(score - largest so far), 0
+// where nothing is seen, and adds them to the row's sum. pairs: stores bf16, in the first half of
+// the row.
 VEC_INLINE void cached_softmax(float *scores, struct CachedRows *rows, size_t r, size_t key,
                                bool pairs) {
     size_t begin = rows->first[r] > key ? size_min(rows->first[r] - key, TILE) : 0;
@@ -169,6 +173,7 @@ VEC_INLINE void cached_pack_queries(const struct AttentionCached *a, enum Dtype 
     }
 }
 
+// Divides the rows' outputs by their sums, and stores them in a->out.
 VEC_INLINE void cached_finish(const struct AttentionCached *a, enum Dtype d, const struct Head *h,
                               const struct CachedRows *rows, const float *out) {
     for (size_t r = 0; r < rows->rows; r++) {

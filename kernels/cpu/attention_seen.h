@@ -57,7 +57,7 @@ VEC_INLINE struct Head head_number(struct Head all, size_t i, enum Dtype d) {
         h.first += h.b * h.t;
     return h;
 }
-// Returns the rows of the tile that begins at `time`, rounded up to whole blocks.
+// Returns the number of rows of the tile that begins at `time`, rounded up to whole blocks.
 VEC_INLINE size_t head_rows(const struct Head *h, size_t time) {
     return size_min(TILE, round_up(h->t - time, BLOCK_ROWS));
 }
@@ -163,13 +163,13 @@ VEC_INLINE unsigned transpose_cells(unsigned cells) {
 VEC_INLINE bool seen_cell(const struct Seen *seen, size_t r, size_t j) {
     return seen->cells >> (r / LAYOUT_CELL * CELLS + j / LAYOUT_CELL) & 1;
 }
-// Return the end of row r's columns, and the first column of the block of rows that contains r,
-// rounded down to a multiple of `step`: scores and probabilities are computed from there, with step
-// VEC_LANES. edge: seen->edge, as a constant if possible.
+// Returns the end of row r's columns. edge: seen->edge, as a constant if possible.
 VEC_INLINE size_t seen_end(const struct Seen *seen, size_t r, bool edge) {
     size_t end = seen->diagonal ? r + 1 : TILE;
     return edge && seen->holes ? size_min(end, seen->high[r / LAYOUT_CELL]) : end;
 }
+// Returns the first column of the block of rows that contains r, rounded down to a multiple of
+// `step`. Scores and probabilities are computed from there, with step VEC_LANES.
 VEC_INLINE size_t seen_from(const struct Seen *seen, size_t r, size_t step) {
     if (!seen->edge)
         return 0;

@@ -176,7 +176,8 @@ VEC_INLINE void tile_block(struct TileView c, struct TileView a, struct TileView
     Vec sum[BLOCK_ROWS][BLOCK_VECS];
     for (int r = 0; r < BLOCK_ROWS; r++)
         for (int v = 0; v < vecs; v++)
-            sum[r][v] = tile_load_old(c.data + (size_t)r * c.row + v * VEC_LANES, old, scale + r);
+            sum[r][v] = tile_load_old(c.data + (size_t)r * c.row + v * VEC_LANES, old,
+                                      old == OLD_SCALE ? scale + r : NULL);
     for (size_t l = 0; l < k; l++) {
         Vec row[BLOCK_VECS];
         for (int v = 0; v < vecs; v++)

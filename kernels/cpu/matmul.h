@@ -30,7 +30,8 @@ bool matmul_cpu_has_bf16(void);
 // True if oneDNN is in the build and multiplies such operands on this CPU: bf16 needs AVX-512.
 bool matmul_dnnl_takes(enum Dtype operands);
 
-// True if this build does so: by the table's loops (loops_dot_bf16) or by oneDNN.
+// True if products of bf16 use special instructions of this CPU: by the table's loops
+// (loops_dot_bf16) or by oneDNN.
 bool matmul_uses_bf16(bool loops_dot_bf16);
 
 enum MatmulPath matmul_cache_path(const struct MatmulCache *cache, enum Dtype operands);
@@ -59,7 +60,7 @@ void matmul_cache_run(struct MatmulCache *cache, const struct ProductKey *key,
                       const struct ProductData *data);
 
 // The oneDNN interface; one of matmul_dnnl2.c, matmul_dnnl3.c and matmul_nodnnl.c is in the build.
-// `threads` OpenMP threads must be set on the thread that calls open and run.
+// The thread that calls open and run must have set OpenMP's team size to the device's threads.
 struct DnnlEngine;
 struct DnnlProduct;
 const char *dnnl_library_name(void); // NULL: not in the build; then nothing below may be called

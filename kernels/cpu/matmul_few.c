@@ -62,7 +62,7 @@ VEC_INLINE void add_products(Vec sum[W_ROWS][A_ROWS], size_t rows, const struct 
     }
 }
 
-// Sums the products of W_ROWS rows of W with `rows` of A. Prefetches what lies `ahead` bytes
+// Sets out[r][q] to the product of row r of A and row q of W. Prefetches what lies `ahead` bytes
 // behind; 0: nothing.
 VEC_INLINE void sum_products(float (*out)[COLS], size_t rows, const struct FewRows *p, size_t k,
                              size_t ahead, enum Dtype d) {

@@ -45,13 +45,13 @@ enum {
     SUMS_MOST = 4 << 20,                      // floats kept between spans
     CHUNK_ROWS = 4 * STRIP_ROWS,
     CHUNK_COLS = STRIP_COLS,
-    // The same for AMX, on either side: a chunk of all passes, up to so many items, multiplied with
-    // GROUP rows or columns of the resident operand at a time; else pass by pass.
+    // The same for AMX, on either side: a chunk of all passes, up to WHOLE_MOST items, goes with
+    // GROUP rows or columns of the resident operand at a time; else TILES_CHUNK, pass by pass.
     TILES_CHUNK_WHOLE = 512,
-    JOINED_MOST = 32, // steps of the second pair
-    TILES_CHUNK = 256,
     WHOLE_MOST = 256 << 10,
     GROUP = 64,
+    TILES_CHUNK = 256,
+    JOINED_MOST = 32,   // steps of the second pair
     IN_PLACE_COLS = 64, // of C, at most: AMX reads A's rows where they lie
     LINE_BYTES = 64,
     CHUNK_UNIT = VEC_TILES ? TILE_ROWS : VEC_LANES, // rows of a chunk are a multiple
@@ -264,7 +264,7 @@ static void sum_rows(const struct Worker *w, const float *packed, const struct P
     }
 }
 
-// Describes steps k .. k + depth of the pair that has step k, as far as it goes.
+// Describes steps k .. k + depth - 1 of the pair that has step k, as far as it goes.
 static struct PackSource describe_source(const struct Worker *w, const struct Mat *mat,
                                          bool along_k, struct Range rows, size_t k, size_t depth) {
     bool second = k >= w->plan->head;

@@ -48,8 +48,8 @@ VEC_INLINE float pair_of(const uint16_t *p, size_t i, bool second) {
     return f32_from_bits(p[i] | (second ? (uint32_t)p[i + 1] << 16 : 0));
 }
 
-// Packs steps first .. steps of `rows` <= VEC_LANES rows, element by element; missing rows become
-// zeros.
+// Packs `rows` <= VEC_LANES rows from step `first` to the last, element by element; missing rows
+// become zeros.
 VEC_INLINE void pack_slowly(const struct Strip *s, const struct PackSource *p, size_t row,
                             size_t rows, size_t first) {
     size_t ld = p->mat->ld, from = p->row + row;
@@ -109,7 +109,8 @@ VEC_INLINE Vec pairs_along_rows(const struct PackSource *p, size_t at, size_t n,
     return vec_pair_bf16(vec_load_half_part(from + at, n), other);
 }
 
-// Packs steps l .. end of a strip, or of `rows` of it, whose rows run along memory: copies.
+// Packs steps l .. end - 1 of a strip, or of `rows` of it, whose rows run along memory: copies.
+// strip: rows of a whole strip; those past `rows` become zeros.
 VEC_INLINE void pack_along_rows(const struct Strip *s, const struct PackSource *p, size_t row,
                                 size_t rows, size_t strip, enum Dtype d, size_t l, size_t end) {
     size_t ld = p->mat->ld, per = s->pairs ? 2 : 1;
@@ -135,8 +136,9 @@ VEC_INLINE struct Strip strip_at(float *dst, const struct PackSource *p, size_t 
     return (struct Strip){dst + row * p->panel, width, p->panel, item_elements(d) == 2};
 }
 
-// Strips that are adjacent in memory alternate, BLOCK_K steps each: so memory is read along its
-// rows, and a line that two strips share is read once.
+// Packs strips first .. end - 1 of a source whose rows run along memory. Strips that are adjacent
+// in memory alternate, BLOCK_K steps each: so memory is read along its rows, and a line that two
+// strips share is read once.
 VEC_INLINE void pack_rows(float *dst, const struct PackSource *p, size_t first, size_t end,
                           size_t strip, size_t width, enum Dtype d) {
     for (size_t l = 0; l < p->steps; l += BLOCK_K)

@@ -22,8 +22,9 @@
 // steps of k ahead hides the latency.
 enum { PREFETCH_A = 16, PREFETCH_B = 8, LINE_FLOATS = 16 };
 
-// `vecs` <= TILE_VECS: the used vectors of the tile, a constant. (128 columns are two whole tiles
-// and two thirds of one.)
+// Adds the product of a panel of A and one of B, `steps` steps, to the sums. `vecs` <= TILE_VECS:
+// the used vectors of the tile, a constant. (128 columns are two whole tiles and two thirds of
+// one.)
 VEC_INLINE void multiply(Vec sum[SUM_ROWS][TILE_VECS], size_t vecs, bool pairs, const float *a,
                          const float *b, size_t steps) {
     for (size_t l = 0; l < steps; l++, a += SUM_ROWS, b += TILE_COLS) {
@@ -96,7 +97,8 @@ VEC_INLINE void store_sum(const struct TilePass *p, Vec x, size_t i, size_t j, s
     finish(m, x, i, j, n);
 }
 
-// The additions of a whole tile's epilogue happen in registers, each step for the whole tile.
+// Adds the elements of p from `at` on, in rows `ld` apart (0: one row, for all), to a whole tile's
+// sums, which stay in registers.
 VEC_INLINE void add_matrix(Vec sum[SUM_ROWS][TILE_VECS], size_t vecs, const void *p, enum Dtype d,
                            size_t at, size_t ld) {
     UNROLL_WHOLE
@@ -139,7 +141,8 @@ VEC_INLINE void finish_gelu(const struct Matmul *m, Vec sum[SUM_ROWS][TILE_VECS]
         }
 }
 
-// `d` is C's dtype, a constant; i, j: the tile's indices in C.
+// Adds to a whole tile's sums what belongs to them, and keeps them for the next pass or finishes
+// them. `d` is C's dtype, a constant; i, j: the tile's indices in C.
 VEC_INLINE void store_whole(const struct TilePass *p, Vec sum[SUM_ROWS][TILE_VECS], size_t vecs,
                             size_t i, size_t j, enum Dtype d) {
     const struct Matmul *m = p->args;

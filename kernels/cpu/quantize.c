@@ -19,6 +19,7 @@ static inline struct BlockPosition position_of(size_t block, size_t n) {
     return (struct BlockPosition){block / blocks, begin, size_min(QUANTIZE_BLOCK, n - begin)};
 }
 
+// Writes x, whose elements from p.count on are 0, as block p of runs of n elements.
 VEC_INLINE void write_block(void *runs, int bits, size_t n, struct BlockPosition p,
                             const float *x) {
     float *to = (float *)((char *)runs + p.run * quantized_bytes(bits, n));
@@ -71,7 +72,7 @@ void CPU_NAME(quantize)(struct Cpu *cpu, const struct Quantize *a) {
 #pragma omp parallel for schedule(static) num_threads(cpu->device.threads)
     for (size_t k = 0; k < a->parts * quantized_blocks(a->n); k++) {
         struct BlockPosition p = position_of(k, a->n);
-        size_t source = p.run % rows * a->columns + p.run / rows;
+        size_t source = p.run % rows * a->columns + p.run / rows; // the transpose's run p.run
         float x[QUANTIZE_BLOCK];
         WITH_DTYPE(a->dtype, read_array(a->x, D, source * a->n + p.begin, p.count, x));
         if (a->bits == 8)

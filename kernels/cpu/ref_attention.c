@@ -45,7 +45,8 @@ static bool sees(const struct Heads *s, size_t head, size_t i, size_t j) {
     if (!s->layout.begin)
         return true;
     struct LayoutList list = layout_list(&s->layout, LAYOUT_KEYS, head, i);
-    size_t cell = i % LAYOUT_OWN / LAYOUT_CELL * 4 + j % LAYOUT_TILE / LAYOUT_CELL;
+    size_t cell =
+        i % LAYOUT_OWN / LAYOUT_CELL * (LAYOUT_TILE / LAYOUT_CELL) + j % LAYOUT_TILE / LAYOUT_CELL;
     while (list.tile < list.end && list.tile->at < j / LAYOUT_TILE * LAYOUT_TILE)
         list.tile++;
     return list.tile < list.end && list.tile->at == j / LAYOUT_TILE * LAYOUT_TILE &&

@@ -4,7 +4,7 @@
 // the same bits.
 #include "kernels/cpu/cpu.h"
 
-// Returns the run at index `run` of a message.
+// Returns run number `run` of adjacent runs of n elements.
 static float *run_address(const void *runs, int bits, size_t n, size_t run) {
     return (float *)((char *)runs + run * quantized_bytes(bits, n));
 }
@@ -37,7 +37,7 @@ void oracle_quantize(struct Cpu *cpu, const struct Quantize *a) {
     float block[QUANTIZE_BLOCK];
     quantize_check(a->bits, a->n, a->parts);
     for (size_t p = 0; p < a->parts; p++) {
-        size_t source = p % rows * a->columns + p / rows;
+        size_t source = p % rows * a->columns + p / rows; // the run that the transpose has at p
         for (size_t begin = 0; begin < a->n; begin += QUANTIZE_BLOCK) {
             size_t end = size_min(begin + QUANTIZE_BLOCK, a->n);
             for (size_t i = begin; i < end; i++)

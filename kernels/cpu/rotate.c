@@ -23,7 +23,10 @@
 #include "kernels/cpu/vec_array.h"
 #include "kernels/cpu/vec_transpose.h"
 
-enum { CHUNKS = 64, MAX_CHANNELS = 1024 }; // of a head
+enum {
+    CHUNKS = 64,        // of rows
+    MAX_CHANNELS = 1024 // of a head
+};
 
 // The vectors at pairs i .. of a head with `half` pairs: its first and its second channels.
 struct Pairs {

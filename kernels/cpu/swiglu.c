@@ -16,7 +16,7 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/vec_math.h"
 
-VEC_INLINE Vec swiglu_cut(Vec g) { // NaN stays
+VEC_INLINE Vec swiglu_clamp(Vec g) { // NaN stays
     return vec_max(vec_set(-88.0f), g);
 }
 
@@ -27,7 +27,7 @@ VEC_INLINE void swiglu_forward(struct Cpu *cpu, const struct SwigluForward *a, e
         const void *gate = dtype_at(a->x, d, 2 * n * row), *up = dtype_at(gate, d, n);
         void *y = dtype_at(a->y, d, n * row);
         for (size_t i = 0; i < n; i += VEC_LANES) {
-            Vec g = swiglu_cut(vec_read(gate, d, i, n));
+            Vec g = swiglu_clamp(vec_read(gate, d, i, n));
             Vec silu = g / (vec_set(1.0f) + vec_exp_for(-g, d));
             vec_write(y, d, i, n, silu * vec_read(up, d, i, n));
         }
@@ -48,7 +48,7 @@ VEC_INLINE void swiglu_backward(struct Cpu *cpu, const struct SwigluBackward *a,
         const void *dy = dtype_at(a->dy, d, n * row);
         void *dgate = dtype_at(a->dx, d, 2 * n * row), *dup = dtype_at(dgate, d, n);
         for (size_t i = 0; i < n; i += VEC_LANES) {
-            Vec g = swiglu_cut(vec_read(gate, d, i, n)), u = vec_read(up, d, i, n);
+            Vec g = swiglu_clamp(vec_read(gate, d, i, n)), u = vec_read(up, d, i, n);
             Vec dout = vec_read(dy, d, i, n), e = vec_exp_for(-g, d);
             Vec s = vec_set(1.0f) / (vec_set(1.0f) + e), silu = g * s;
             vec_write(dgate, d, i, n, dout * u * vec_fma(silu, e * s, s));

@@ -156,7 +156,8 @@ VEC_INLINE Vec vec_pair_second(Vec pairs, enum Dtype d) {
     return vec_pair_first(vec_second(pairs), d);
 }
 
-// out[c] = item c (32 bits) of rows 0 .. VEC_LANES at p, `ld_bytes` apart. Reads 16 bytes of each.
+// out[c] = item c (32 bits) of rows 0 .. VEC_LANES - 1 at p, `ld_bytes` apart. Reads 16 bytes of
+// each.
 VEC_INLINE void vec_transpose(Vec out[4], const char *p, size_t ld_bytes) {
     Vec r0 = vec_load_quads(p, ld_bytes);
     Vec r1 = vec_load_quads(p + ld_bytes, ld_bytes);
