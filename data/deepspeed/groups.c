@@ -21,6 +21,7 @@ static enum Switch read_switch(const struct DsPlan *p, const char *key) {
 
 static const char POWER[] = "fp16.initial_scale_power", LEAST[] = "fp16.min_loss_scale";
 
+// Sets the loss scale's flags. An absent key sets DeepSpeed's default; "auto" sets none.
 static void set_loss_scale(struct DsPlan *p) {
     const cJSON *scale = plan_value(p, "fp16.loss_scale"), *power = plan_value(p, POWER);
     if (scale && scale->valuedouble != 0)
@@ -85,6 +86,9 @@ static void set_gradient_dtype(struct DsPlan *p, const char *dtype) {
     free(flag_dtype);
 }
 
+// Sets --dtype by bf16.enabled and fp16.enabled, then the loss scale and the gradients' dtype. If
+// neither switch is on, --dtype is fp32, DeepSpeed's default. But it stays as it is if the user
+// gave it, or if one switch is "auto" and bf16 is not false.
 void plan_precision(struct DsPlan *p) {
     bool old = plan_any_value(p, "bfloat16") && !plan_any_value(p, "bf16");
     const char *bf16_key = old ? "bfloat16.enabled" : "bf16.enabled", *fp16_key = "fp16.enabled";

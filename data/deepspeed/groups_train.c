@@ -23,7 +23,7 @@ static double read_count(struct DsPlan *p, const char *key) {
     return value && value->valuedouble >= 1 ? value->valuedouble : 0;
 }
 
-static bool is_whole(double x) {
+static bool is_positive_integer(double x) {
     return x >= 1 && x == floor(x);
 }
 
@@ -33,11 +33,12 @@ static double data_ranks(const struct DsPlan *p) {
     const cJSON *parts = plan_value(p, PLAN_AUTOTP);
     double tp =
         parts && parts->valuedouble >= 1 ? parts->valuedouble : flags_number(p->flags, "tp");
-    double places = tp * flags_number(p->flags, "pp"), ranks = (double)p->ranks;
-    return fmod(ranks, places) == 0 ? ranks / places : ranks;
+    double ranks_per_replica = tp * flags_number(p->flags, "pp"), ranks = (double)p->ranks;
+    return fmod(ranks, ranks_per_replica) == 0 ? ranks / ranks_per_replica : ranks;
 }
 
-// Refuses: "train_batch_size 32 is not train_micro_batch_size_per_gpu 4 times ... times 3 ranks".
+// Refuses a train_batch_size that is not the product of the other two sizes and the ranks, or, if
+// one of these sizes is unknown (0), no multiple of the product of the rest.
 static void refuse_product(struct DsPlan *p, double train, double micro, double steps) {
     double ranks = data_ranks(p);
     const char *parallel = ranks == (double)p->ranks ? "" : "data-parallel ";
@@ -84,7 +85,9 @@ void plan_batches(struct DsPlan *p) {
         micro = flags_number(p->flags, "batch");
     double known_micro = micro;
     complete_batch_sizes(&train, &micro, &steps, ranks);
-    if (!is_whole(micro) || !is_whole(steps) || train != micro * steps * ranks) {
+    if (!is_positive_integer(micro) || !is_positive_integer(steps) ||
+        train != micro * steps * ranks) {
+        // 0: unknown. If the micro-batch is unknown, too, the steps are 1, as in DeepSpeed.
         refuse_product(p, train, known_micro, file_steps ? file_steps : known_micro ? 0 : 1);
         return;
     }
@@ -231,7 +234,8 @@ static void set_steps_and_warmup(struct DsPlan *p, const char *type) {
         plan_set(p, SCHED "warmup_num_steps", "warmup", base_format("1000"));
 }
 
-// Refuses keys of other kinds of schedule, which would have no effect.
+// Refuses keys of other kinds of schedule, which would have no effect, and a last_batch_iteration
+// other than -1, the default.
 static void refuse_keys_of_other_types(struct DsPlan *p, const char *type) {
     static const struct {
         const char *key, *kinds;

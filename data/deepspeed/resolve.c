@@ -103,7 +103,8 @@ void plan_note(struct DsPlan *p, const char *key, const char *why) {
 
 // ---- key by key ----
 
-static void pass_over(struct DsPlan *p, const char *key, const cJSON *value, const char *why) {
+static void add_not_applicable(struct DsPlan *p, const char *key, const cJSON *value,
+                               const char *why) {
     add_line(p, key, value, DS_NOT_APPLICABLE)->why = base_format("%s", why);
 }
 
@@ -116,7 +117,7 @@ static void report_unknown(struct DsPlan *p, const char *key, const cJSON *value
     else if (ds_is_closed(key))
         plan_refuse(p, "unknown key %.80s; --help deepspeed lists all keys", key);
     else
-        pass_over(p, key, value, "DeepSpeed has no such key, and passes over it, too");
+        add_not_applicable(p, key, value, "DeepSpeed has no such key, and passes over it, too");
     free(nearest);
 }
 
@@ -140,12 +141,13 @@ static void check_refused(struct DsPlan *p, const struct DsRow *row, const char 
 
 static void resolve_object(struct DsPlan *p, const cJSON *object, const char *path);
 
-// Checks a key inside a block that has one row: a second row may refuse it.
+// Checks a key inside an object, which `row` allows or refuses. An object may have two rows: the
+// first is its own, and the second refuses keys inside.
 static void check_inside(struct DsPlan *p, const struct DsRow *row, const char *key,
                          const cJSON *value) {
     bool ignored;
-    const struct DsRow *head = ds_row(&p->tables, row->key, &ignored);
-    if (head != row && !cJSON_IsNull(value) && !ds_is_auto(value))
+    const struct DsRow *object_row = ds_row(&p->tables, row->key, &ignored);
+    if (object_row != row && !cJSON_IsNull(value) && !ds_is_auto(value))
         plan_refuse(p, "%s is refused: %s", key, row->why);
     if (cJSON_IsObject(value) && ds_lists_inside(row, key))
         resolve_object(p, value, key);
@@ -166,7 +168,7 @@ static void resolve_key(struct DsPlan *p, const char *key, const cJSON *value, b
     char expected[80];
     const struct DsRow *row = ds_row(&p->tables, key, &inside);
     if (!row && off) {
-        pass_over(p, key, value, "it is off");
+        add_not_applicable(p, key, value, "it is off");
     } else if (!row) {
         report_unknown(p, key, value);
     } else if (inside) {
@@ -200,7 +202,7 @@ static void resolve_object(struct DsPlan *p, const cJSON *object, const char *pa
     cJSON_ArrayForEach(m, object) {
         char *key = base_format("%s%s%s", path, *path ? "." : "", m->string);
         if (is_comment(m->string))
-            pass_over(p, key, m, "a comment");
+            add_not_applicable(p, key, m, "a comment");
         else if (strchr(m->string, '.')) // it would look like a path
             report_unknown(p, key, m);
         else
@@ -298,7 +300,8 @@ static void check_flag(struct DsPlan *p, size_t i) {
     free(where);
 }
 
-// Sets the flag of an "auto", whose value may still depend on other flags, the data or --fit.
+// Notes the flag of an "auto" in its line. The flag's value may still depend on other flags, the
+// data or --fit.
 static void set_auto_flag(const struct DsPlan *p, struct DsLine *line) {
     bool inside;
     const struct DsRow *row = ds_row(&p->tables, line->key, &inside);

@@ -98,8 +98,9 @@ static const char *last_name(const char *path, size_t *parent_bytes) {
     return dot ? dot + 1 : path;
 }
 
-// Keeps the path in *nearest if it is nearer to the key, by *best. One in the same object is nearer
-// than one in another.
+// Keeps the path in *nearest if it is nearer to the key than *best, which is twice the distance of
+// the last names, plus 1 for a path in another object. Such a path counts only if the last names
+// are equal.
 static void try_path(const char *key, const char *path, size_t *best, char **nearest) {
     size_t here, there;
     const char *name = last_name(key, &here), *known = last_name(path, &there);

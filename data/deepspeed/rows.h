@@ -40,7 +40,8 @@ void ds_tables_close(struct DsTables *t);
 // Returns the row of a key path; *inside: the path is a key inside the row's object. NULL: none.
 const struct DsRow *ds_row(const struct DsTables *t, const char *key, bool *inside);
 
-// True if the row, inside of which the key path lies, lists its keys; else it allows any key.
+// True if the row lists keys of the object at `key`, a path inside the row's own object; else that
+// object may have any keys.
 bool ds_lists_inside(const struct DsRow *row, const char *key);
 
 // Returns the known key path nearest to one that has no row. free() it; NULL: none is near.

@@ -122,9 +122,9 @@ static int load_item(struct Flags *f, const cJSON *item, const char *path,
         return error_set(e, -EINVAL, E_CONFIG_KEY,
                          "%s: \"%s\" belongs on the command line, not in a file; move it there",
                          path, item->string);
-    if (counts_as_set[i]) // what a run once wrote with all its flags is nobody's to change
+    if (counts_as_set[i]) // the user need not change an old name that only the run wrote
         flags_note_name(f, i, item->string);
-    if (f->file[i] == path)
+    if (f->file[i] == path) // this very file has set the flag already, by its other name
         return error_set(e, -EINVAL, E_CONFIG_KEY,
                          "%s: \"%s\" and \"%s\" are one flag; leave out \"%s\"", path,
                          f->table[i].name, f->table[i].was, f->table[i].was);
@@ -188,8 +188,8 @@ static cJSON *url_item(const char *text) {
     return item;
 }
 
-// cJSON's own printing of numbers allows an error of one bit, so numbers are added as finished
-// text.
+// Returns a flag's value as an item of JSON; NULL: out of memory. cJSON's own printing of numbers
+// allows an error of one bit, so numbers are added as finished text.
 static cJSON *value_item(const struct Flag *flag, const void *at) {
     char *text = flag_value_format(flag, at);
     bool exact = flag->type == FLAG_FLOAT ||

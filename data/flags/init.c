@@ -86,8 +86,8 @@ static int check_value(struct Flags *f, const cJSON *item, const char *where, st
     return err;
 }
 
-// Refuses a flag of the line or a file that differs from the model's, which `where` names. A flag
-// that is left to the model (0, auto) does not.
+// Refuses a flag of the line or a file that differs from the model's, which `where` names.
+// --seq-len may differ, and so may a flag that is left to the model (0, auto).
 static int refuse_contradiction(struct Flags *f, const char *value, const char *where,
                                 const cJSON *flags, struct Error *e) {
     const cJSON *item;
@@ -134,7 +134,7 @@ static char *find_identity_value(const char *identity, const char *prefix, const
     return value;
 }
 
-// Adds a number of the identity. False: the text is no number.
+// Adds a number of the identity; value NULL: it has none. Frees value. False: it is no number.
 static bool add_number(cJSON *flags, const char *name, char *value) {
     char *end = value;
     double number = value ? strtod(value, &end) : 0;

@@ -42,7 +42,7 @@ int init_check_resumed(const struct Flags *resolved, WeightsKinds *kinds, const 
 // True if init_read_flags has set a flag to the default of fine-tuning.
 bool init_is_fine_tuning_default(const struct Flags *f, const char *name);
 
-// Logs the values of those flags, given or default.
+// Logs the values of --lr, --weight-decay and --warmup, given or default.
 void init_log_defaults(const struct Flags *f);
 
 // Returns the model as a JSON object of complete flags (data/hf/config.h), from `resolved`

@@ -229,8 +229,9 @@ enum Mode options_mode(const struct Options *o) {
     return mode;
 }
 
-// True for --resume DIR without an --init on the line: the checkpoint's configuration describes the
-// model, so the --init that the run began with is not read again.
+// True for --resume DIR or best without an --init on the line, if --family is set: then the
+// checkpoint's configuration was read and describes the model, so the --init that the run began
+// with is not read again.
 static bool is_described_by_checkpoint(const struct Flags *f, const struct Options *o) {
     struct FlagsSaid said = flags_said(f);
     return o->resume && strcmp(o->resume, "auto") != 0 && !flag_is_on_line(&said, "init") &&
@@ -361,7 +362,7 @@ static bool is_same_file(const char *a, const char *b) {
     return trimmed_length(a) == trimmed_length(b) && !memcmp(a, b, trimmed_length(a));
 }
 
-static int check_map(const char *text, struct Error *e) {
+static int check_data_map(const char *text, struct Error *e) {
     char *copy = base_format("%s", text);
     struct DataMap map;
     int err = data_map_read(&map, copy, e);
@@ -404,7 +405,7 @@ int options_resolve(const struct Flags *f, struct Options *o, struct Error *e) {
                          "--export-adapter %s: it is the folder of --export; expected another one",
                          o->export_adapter);
     if (o->data_map)
-        err = check_map(o->data_map, e);
+        err = check_data_map(o->data_map, e);
     if (!err && o->backup_dir)
         err = is_same_file(o->backup_dir, o->out)
                   ? error_set(e, -EINVAL, E_BACKUP_DIR,

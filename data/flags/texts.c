@@ -75,7 +75,7 @@ static int open_question(struct Texts *t, struct Error *e) {
     struct ConversationSpec spec = {data_tokenizer(t->data), o->chat_template, o->system, SIZE_MAX};
     struct Conversation *c;
     struct Error why;
-    size_t seen = data_seq_len(t->data), left_out;
+    size_t seq_len = data_seq_len(t->data), left_out;
     int err = conversation_open(&c, &spec, e);
     if (err)
         return err;
@@ -84,12 +84,12 @@ static int open_question(struct Texts *t, struct Error *e) {
     conversation_close(c);
     if (err)
         return error_set(e, err, why.id, "--chat: %s", why.text);
-    return t->prompt.count <= seen
+    return t->prompt.count <= seq_len
                ? 0
                : error_set(e, -EINVAL, E_CHAT_TOO_LONG,
                            "--chat: the question has %zu tokens in its template, but the model "
                            "sees at most %zu; shorten it, or raise --seq-len",
-                           t->prompt.count, seen);
+                           t->prompt.count, seq_len);
 }
 
 int texts_open(struct Texts *t, struct Error *e) {
@@ -159,7 +159,8 @@ static int open_adapter_sink(struct Texts *t, const char *model, struct Error *e
     return peft_sink_open(o->export_adapter, model, &c, hf_folder(o), &t->exported_adapter, e);
 }
 
-// Puts --export and its value before an error, unless it begins with them; err 0: there is none.
+// Puts --export and its value before an error, in place of a leading "--export: ". An error that
+// begins with --export and goes on otherwise stays as it is. err 0: there is none.
 static int add_flag_to_error(const char *value, int err, struct Error *e) {
     static const char FLAG[] = "--export";
     size_t n = sizeof FLAG - 1;

@@ -34,11 +34,12 @@ static const struct Number {
     {"head-size", {NULL, "head_dim"}, {NAN, 0, 0, 0, 128}},
 };
 
-// Synonyms of gpt2's keys, which take precedence in transformers.
-static const char *const gpt2_words[][2] = {{"n_layer", "num_hidden_layers"},
-                                            {"n_head", "num_attention_heads"},
-                                            {"n_embd", "hidden_size"},
-                                            {"n_positions", "max_position_embeddings"}};
+// Keys of gpt2, each with its synonym. If a file has both, the synonym, the second of the pair,
+// takes precedence, as in transformers.
+static const char *const gpt2_synonyms[][2] = {{"n_layer", "num_hidden_layers"},
+                                               {"n_head", "num_attention_heads"},
+                                               {"n_embd", "hidden_size"},
+                                               {"n_positions", "max_position_embeddings"}};
 
 // Keys that would change the computation: each may be absent, or have one of these values. A
 // boolean must be false, unless "true" is listed.
@@ -93,9 +94,11 @@ static int read_number(struct HfReading *r, const struct Number *n) {
     double value = n->otherwise[r->class];
     if (isnan(value))
         return 0;
-    for (size_t i = 0; i < sizeof gpt2_words / sizeof gpt2_words[0] && r->class == HF_GPT2; i++)
-        if (strcmp(key, gpt2_words[i][0]) == 0 && hf_config_value(r->config, gpt2_words[i][1]))
-            key = gpt2_words[i][1];
+    for (size_t i = 0; i < sizeof gpt2_synonyms / sizeof gpt2_synonyms[0] && r->class == HF_GPT2;
+         i++)
+        if (strcmp(key, gpt2_synonyms[i][0]) == 0 &&
+            hf_config_value(r->config, gpt2_synonyms[i][1]))
+            key = gpt2_synonyms[i][1];
     const cJSON *item = hf_config_value(r->config, key);
     bool whole = strcmp(n->flag, "norm-eps") != 0;
     if (item) {
@@ -127,7 +130,7 @@ void hf_config_complete(struct cJSON *flags) {
     }
 }
 
-// True if the word is one of a list that is separated by spaces.
+// True if `word`, which is not empty, is one of a list that is separated by spaces.
 static bool is_among(const char *words, const char *word) {
     size_t n = strlen(word);
     for (const char *at = words; (at = strstr(at, word)); at += n)
@@ -153,7 +156,8 @@ static int check_must(struct HfReading *r, const struct Must *m) {
 // ---- windows ----
 
 // Counts the layers that have a window, and all that layer_types names. Our window is one for all.
-static int count_sliding(struct HfReading *r, const cJSON *types, size_t *sliding, size_t *named) {
+static int count_sliding_layers(struct HfReading *r, const cJSON *types, size_t *sliding,
+                                size_t *named) {
     const cJSON *item;
     if (!cJSON_IsArray(types))
         return hf_config_refuse(r, "layer_types", types, "a list");
@@ -170,7 +174,7 @@ static int count_sliding(struct HfReading *r, const cJSON *types, size_t *slidin
     return 0;
 }
 
-// Counts Qwen's layers with a window: those after the first max_window_layers.
+// Counts Qwen's layers with a window: those after max_window_layers (transformers' default: 28).
 static int count_qwen_sliding_layers(struct HfReading *r, size_t layers, size_t *sliding) {
     const cJSON *item = hf_config_value(r->config, "max_window_layers");
     double full = item ? item->valuedouble : 28;
@@ -182,7 +186,8 @@ static int count_qwen_sliding_layers(struct HfReading *r, size_t layers, size_t 
     return 0;
 }
 
-// Reads the window of sliding layers; *width 0: there is none, as for null.
+// Reads the window of sliding layers; *width 0: there is none, as for null. An absent key counts as
+// transformers' default, 4096.
 static int read_width(struct HfReading *r, double *width) {
     const cJSON *item = cJSON_GetObjectItemCaseSensitive(r->config, "sliding_window");
     const cJSON *use = hf_config_value(r->config, "use_sliding_window");
@@ -197,8 +202,9 @@ static int read_width(struct HfReading *r, double *width) {
     return 0;
 }
 
-// Reads the window. Llama has none, whatever its file says; Mistral has one in all layers, unless
-// layer_types says otherwise.
+// Reads the window. GPT-2 and Llama have none, whatever the file says. Mistral has one in all
+// layers, and Qwen, with use_sliding_window, in those after max_window_layers, unless layer_types
+// says otherwise.
 static int read_window(struct HfReading *r) {
     const cJSON *types = hf_config_value(r->config, "layer_types");
     bool mistral = r->class == HF_MISTRAL;
@@ -208,7 +214,7 @@ static int read_window(struct HfReading *r) {
         return 0;
     int err = read_width(r, &width);
     if (!err && types)
-        err = count_sliding(r, types, &sliding, &named);
+        err = count_sliding_layers(r, types, &sliding, &named);
     else if (!err && width > 0 && !mistral)
         err = count_qwen_sliding_layers(r, layers, &sliding);
     if (err)
@@ -262,7 +268,8 @@ int hf_config_flags(const struct cJSON *config, const char *path, char **text, s
 
 // ---- ignored keys ----
 
-// Appends each dropout key of the class whose value is above 0, and the value, to *text.
+// Appends each dropout key of the class whose value is above 0, and the value, to *text. An absent
+// key counts as transformers' default: 0.1 for gpt2, else 0.
 static void append_dropout_keys(const struct HfReading *r, char **text) {
     static const char *const gpt2[] = {"attn_pdrop", "embd_pdrop", "resid_pdrop", NULL};
     static const char *const others[] = {"attention_dropout", NULL};

@@ -53,7 +53,7 @@ static int read_number(struct HfReading *r, const cJSON *object, const char *key
 }
 
 // Refuses a partial_rotary_factor, which transformers ignores if there is no scaling.
-static int check_part(struct HfReading *r, const struct RopeObject *rope) {
+static int check_partial_factor(struct HfReading *r, const struct RopeObject *rope) {
     static const char KEY[] = "partial_rotary_factor";
     const cJSON *item = hf_config_value(rope->object, KEY);
     item = item ? item : hf_config_value(r->config, KEY);
@@ -68,7 +68,7 @@ static int need_number(struct HfReading *r, const struct RopeObject *rope, const
     return err || *value > 0 ? err : refuse_absent(r, rope, key);
 }
 
-// Reads the length of the first training; the key outside of the object takes precedence.
+// Reads the sequence length before scaling; the key outside of the object takes precedence.
 static int read_original(struct HfReading *r, const struct RopeObject *rope, double *value) {
     static const char KEY[] = "original_max_position_embeddings";
     bool outside = hf_config_value(r->config, KEY) != NULL;
@@ -80,7 +80,7 @@ static int read_original(struct HfReading *r, const struct RopeObject *rope, dou
     return err;
 }
 
-static int read_llama3(struct HfReading *r, const struct RopeObject *rope, char **text) {
+static int read_llama3(struct HfReading *r, const struct RopeObject *rope, char **rope_scaling) {
     double factor, low, high, original;
     int err = need_number(r, rope, "factor", &factor);
     if (!err)
@@ -90,7 +90,7 @@ static int read_llama3(struct HfReading *r, const struct RopeObject *rope, char 
     if (!err)
         err = read_original(r, rope, &original);
     if (!err)
-        *text = base_format("llama3:%.17g:%.17g:%.17g:%.0f", factor, low, high, original);
+        *rope_scaling = base_format("llama3:%.17g:%.17g:%.17g:%.0f", factor, low, high, original);
     return err;
 }
 
@@ -109,7 +109,7 @@ static int read_attention(struct HfReading *r, const struct RopeObject *rope, do
 }
 
 // Reads YaRN's numbers. A factor that is null is the ratio of the two lengths.
-static int read_yarn(struct HfReading *r, const struct RopeObject *rope, char **text) {
+static int read_yarn(struct HfReading *r, const struct RopeObject *rope, char **rope_scaling) {
     const cJSON *truncate = cJSON_GetObjectItemCaseSensitive(rope->object, "truncate");
     double factor = 0, original, fast = 32, slow = 1, attention;
     int err = read_original(r, rope, &original);
@@ -132,29 +132,29 @@ static int read_yarn(struct HfReading *r, const struct RopeObject *rope, char **
     bool exact = cJSON_IsFalse(truncate);
     double usual_attention = factor > 1 ? 0.1 * log(factor) + 1 : 1;
     bool usual = fast == 32 && slow == 1 && attention == usual_attention && !exact;
-    *text = usual ? base_format("yarn:%.17g:%.0f", factor, original)
-                  : base_format("yarn:%.17g:%.0f:%.17g:%.17g:%.17g%s", factor, original, fast, slow,
-                                attention, exact ? ":exact" : "");
+    *rope_scaling = usual ? base_format("yarn:%.17g:%.0f", factor, original)
+                          : base_format("yarn:%.17g:%.0f:%.17g:%.17g:%.17g%s", factor, original,
+                                        fast, slow, attention, exact ? ":exact" : "");
     return 0;
 }
 
-static int read_linear(struct HfReading *r, const struct RopeObject *rope, char **text) {
+static int read_linear(struct HfReading *r, const struct RopeObject *rope, char **rope_scaling) {
     double factor;
     int err = need_number(r, rope, "factor", &factor);
     if (!err)
-        *text = base_format("linear:%.17g", factor);
+        *rope_scaling = base_format("linear:%.17g", factor);
     return err;
 }
 
-static int read_default(struct HfReading *r, const struct RopeObject *rope, char **text) {
+static int read_default(struct HfReading *r, const struct RopeObject *rope, char **rope_scaling) {
     (void)r, (void)rope;
-    *text = base_format("none");
+    *rope_scaling = base_format("none");
     return 0;
 }
 
 static const struct {
     const char *type;
-    int (*read)(struct HfReading *r, const struct RopeObject *rope, char **text);
+    int (*read)(struct HfReading *r, const struct RopeObject *rope, char **rope_scaling);
 } types[] = {{"default", read_default},
              {"linear", read_linear},
              {"llama3", read_llama3},
@@ -164,21 +164,21 @@ static int read_scaling(struct HfReading *r, const struct RopeObject *rope) {
     const cJSON *type = hf_config_value(rope->object, "rope_type");
     type = type ? type : hf_config_value(rope->object, "type");
     const char *name = cJSON_IsString(type) ? type->valuestring : type ? "?" : "default";
-    char *text = NULL;
+    char *rope_scaling = NULL;
     int err = 0;
     bool known = false;
     for (size_t i = 0; i < sizeof types / sizeof types[0] && !known; i++) {
         known = strcmp(types[i].type, name) == 0;
-        err = known && i ? check_part(r, rope) : 0; // the first type is no scaling
+        err = known && i ? check_partial_factor(r, rope) : 0; // the first type is no scaling
         if (known && !err)
-            err = types[i].read(r, rope, &text);
+            err = types[i].read(r, rope, &rope_scaling);
     }
     if (!known)
         return hf_config_refuse(r, rope->name, rope->object,
                                 "rope_type default, linear, llama3 or yarn");
-    if (text)
-        cJSON_AddStringToObject(r->flags, "rope-scaling", text);
-    free(text);
+    if (rope_scaling)
+        cJSON_AddStringToObject(r->flags, "rope-scaling", rope_scaling);
+    free(rope_scaling);
     return err;
 }
 
@@ -206,6 +206,7 @@ bool hf_config_rope_differs(const cJSON *config) {
     for (int i = 0; i < 2; i++) {
         cJSON *copy = cJSON_Duplicate(config, true);
         struct Error ignored;
+        // the class is not read, and the length is a default of both
         struct HfReading r = {copy, "", HF_LLAMA, cJSON_CreateObject(), &ignored};
         cJSON_DeleteItemFromObjectCaseSensitive(copy, rope_names[!i]);
         hf_config_rope(&r, 1);

@@ -59,9 +59,9 @@ static int open_listed_files(struct HfFolder *f, const cJSON *map, const char *p
 }
 
 static const struct Safetensors *find_file(const struct HfFolder *f, const char *name) {
-    size_t above = strlen(f->path) + 1;
+    size_t prefix_bytes = strlen(f->path) + 1;
     for (size_t i = 0; i < f->nfile; i++)
-        if (!strcmp(f->file[i].path + above, name))
+        if (!strcmp(f->file[i].path + prefix_bytes, name))
             return &f->file[i];
     return NULL;
 }

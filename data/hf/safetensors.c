@@ -16,7 +16,7 @@ enum { LENGTH_BYTES = 8 };
 
 // All dtypes whose elements are whole bytes. The size of another dtype is unknown, so its tensors'
 // offsets are not compared with their shapes.
-static const struct Known {
+static const struct KnownDtype {
     const char *name;
     size_t bytes;
     bool is_float;
@@ -31,7 +31,7 @@ static const struct Known {
 };
 enum { NKNOWN = sizeof known_dtypes / sizeof *known_dtypes };
 
-static const struct Known *find_known(const char *name) {
+static const struct KnownDtype *find_dtype(const char *name) {
     for (size_t i = 0; i < NKNOWN; i++)
         if (!strcmp(known_dtypes[i].name, name))
             return &known_dtypes[i];
@@ -102,7 +102,7 @@ static int read_dtype(const cJSON *item, struct Tensor *t, const char *path, str
                          json_shown(t->name).text);
     struct JsonShown shown = json_shown(spelled);
     snprintf(t->spelled, sizeof t->spelled, "%.15s", shown.text);
-    const struct Known *known = find_known(spelled);
+    const struct KnownDtype *known = find_dtype(spelled);
     uint64_t bytes;
     if (!known)
         return 0;

@@ -32,7 +32,7 @@ static void add_file(struct HfText *x, const char *name, char *text, size_t byte
     x->file[x->count++] = (struct HfTextFile){name, text, bytes};
 }
 
-// Takes over the object.
+// Adds a file that has the object as JSON. Takes over the object.
 static void add_json(struct HfText *x, const char *name, cJSON *object) {
     char *text = json_file_text(object);
     add_file(x, name, text, strlen(text));
@@ -177,7 +177,7 @@ static int set_special_end(struct TextMaker *m, int32_t end) {
 
 // Adds tokenizer_config.json, unless the imported folder's stays as it is. Takes over `jinja`, the
 // template to add; NULL: the tokenizer has it already.
-static int write_config(struct TextMaker *m, char *jinja, int32_t stop) {
+static int add_tokenizer_config(struct TextMaker *m, char *jinja, int32_t stop) {
     cJSON *config;
     int err = read_object(m, CONFIG, &config);
     bool made = !err && !config;
@@ -201,7 +201,7 @@ static int write_config(struct TextMaker *m, char *jinja, int32_t stop) {
 
 // ---- generation_config.json ---------------------------------------------------------------------
 
-// Appends an id unless the list has it. Returns true if it was appended.
+// Appends an id, unless it is -1 (no token) or the list has it. Returns true if it was appended.
 static bool add_id(cJSON *ids, int32_t id) {
     const cJSON *item;
     cJSON_ArrayForEach(item, ids) if (item->valuedouble == (double)id) return false;
@@ -252,7 +252,9 @@ static int add_generation_config(struct TextMaker *m, const int32_t *stops, size
 
 // ---- all of it ----------------------------------------------------------------------------------
 
-// Adds the chat template and its end tokens, unless it is unknown: then the run did not use it.
+// Adds the template of --chat-template, and its end tokens. Without the flag, the end tokens are
+// those of the tokenizer's template; if that is none that we know, the run did not use it, and the
+// end token is the tokenizer's.
 static int add_template_and_ends(struct TextMaker *m, const char *chat_template) {
     struct Template *t = NULL;
     struct Error why;
@@ -266,7 +268,7 @@ static int add_template_and_ends(struct TextMaker *m, const char *chat_template)
         count = template_stops(t, stops);
         jinja = chat_template ? template_jinja(t) : NULL;
     }
-    err = write_config(m, jinja, stops[0]);
+    err = add_tokenizer_config(m, jinja, stops[0]);
     template_close(t);
     return err ? err : add_generation_config(m, stops, count);
 }

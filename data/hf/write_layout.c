@@ -55,7 +55,7 @@ static char *header_text(const struct HfWriter *w, const struct HfOut *tensor, s
     return text;
 }
 
-static void make_header(struct HfWriter *w, const struct HfOut *tensor, size_t file) {
+static void init_shard(struct HfWriter *w, const struct HfOut *tensor, size_t file) {
     struct HfShard *shard = &w->file[file];
     uint64_t bytes;
     char *text = header_text(w, tensor, file, &bytes);
@@ -98,7 +98,7 @@ void hf_writer_init(struct HfWriter *w, const char *path, const char *stem,
     lay_tensors(w, tensor, shard_bytes);
     w->file = base_alloc_zeroed(w->nfile * sizeof *w->file);
     for (size_t i = 0; i < w->nfile; i++)
-        make_header(w, tensor, i);
+        init_shard(w, tensor, i);
     for (size_t i = 0; i < n; i++)
         w->entry[i].begin += w->file[w->entry[i].file].header_bytes;
     if (w->nfile > 1)
