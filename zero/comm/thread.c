@@ -183,7 +183,7 @@ static void queue_sum(struct Comm *c, void *shard, size_t n, enum Dtype dtype, b
                                  });
 }
 
-// Copies the others' pieces, which are at peer[r] + begin + r * step, into `whole`.
+// Copies each other rank's piece, at peer[r] + begin + r * step, to whole + r * bytes.
 static void queue_gather(struct Comm *c, void *whole, size_t bytes, size_t begin, size_t step) {
     c->device->kernels->rank_gather(c->device->queue[c->queue],
                                     &(struct RankGather){

@@ -109,8 +109,9 @@ struct Backing offload_backing(struct Zero *z, const struct ZeroOptions *zero,
                                const struct OffloadOptions *options, int first_offloaded);
 // NULL: nothing is offloaded.
 struct Offload *offload_of(const struct Zero *z);
-// True if updates come late at all; and if the update of that step does.
+// True if updates come late at all.
 bool offload_is_delayed(const struct Zero *z);
+// True if the update of step `step` comes late.
 bool offload_is_late_after(const struct Zero *z, uint64_t step);
 // Returns the bytes that were moved so far.
 struct Moved offload_moved(const struct Zero *z);
@@ -126,8 +127,9 @@ void offload_attach_weights(struct Zero *z, int g);
 void offload_attach_gradient(struct Zero *z, int g); // adds hops to a group that is opened
 // Called after any visit: brings the sum so far of the next one's gradient to a bucket.
 void offload_sum_ahead(struct Zero *z, const struct Visit *v);
-// Returns which of two gradients this step makes (0 without delayed updates); and its address.
+// Returns which of a group's two gradients this step makes; 0 without delayed updates.
 int offload_turn(const struct Zero *z);
+// Returns where group g's gradient `turn` is.
 struct Block *offload_grad(struct Zero *z, int g, int turn);
 
 // ---- update.c: the host's AdamW ----
@@ -139,7 +141,7 @@ void host_close(struct Zero *z);
 void host_attach(struct Zero *z, int g);      // adds an update's hops to a group
 void host_install_due(struct Zero *z, int g); // makes new weights, if any, the walk's
 void host_install_late(struct Zero *z);       // of all groups, also late ones
-// Called when state was loaded; late: new weights with it, which are installed late.
+// Called when state was loaded. late: so were new weights, which are not in use yet.
 void host_set_pending(struct Zero *z, int g, bool late);
 void host_queue_due(struct Zero *z);     // queues all that is due
 void host_step_reported(struct Zero *z); // entries of struct BackingOps

@@ -104,7 +104,8 @@ static void add_times(struct BreakdownTimes *to, const struct BreakdownTimes *t)
         to->wait[i] += t->wait[i];
 }
 
-// Computes the shares of the pending step, and returns its number; 0: there is none.
+// Sets b->last to the seconds of the pending step, adds them to b->sum, and returns the step's
+// number; 0: there is none.
 static uint64_t take_step_times(struct Breakdown *b) {
     uint64_t step = b->step;
     if (!step)

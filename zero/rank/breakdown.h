@@ -35,8 +35,8 @@ struct BreakdownTimes {
     double wait[NWAITREASON];
 };
 
-// The names and values for a log: shares of the time, and seconds. The host's queues only if there
-// are any.
+// Set the names and values for a log, of shares of the time and of seconds, and return how many: at
+// most BREAKDOWN_VALUES. `host`: with the host's queues.
 enum { BREAKDOWN_VALUES = 16 };
 int breakdown_shares(const struct BreakdownTimes *t, bool host, struct LogValue out[]);
 int breakdown_waited(const struct BreakdownTimes *t, struct LogValue out[]);

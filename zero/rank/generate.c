@@ -84,8 +84,9 @@ static size_t pass_length(const struct Generation *g, size_t past, size_t count)
     return t;
 }
 
-// Writes the next t tokens of text x, and where they stand, into a row of the batch. A text that no
-// token is wanted of takes part with any token, which is stored behind its own.
+// Writes the next t tokens of text x into a row of the batch, and for each where the text begins,
+// counted from the row's first token: its cached tokens before it. A text that no token is wanted
+// of takes part with any token, which is stored behind its own.
 static void fill_row(struct Generation *g, struct GenText *x, int32_t *tokens, int32_t *starts,
                      size_t t) {
     size_t have = x->count - x->first - x->cached;
@@ -189,8 +190,8 @@ static void slide(const struct Generation *g, struct GenText *x) {
     x->cached = 0;
 }
 
-// True if all of a text but its last token is in the cache.
-static bool needs_one(const struct GenText *x) {
+// True if a text goes on, and the cache has all of it but its last token.
+static bool needs_pass_of_one(const struct GenText *x) {
     return x->active && x->cached + 1 == x->count - x->first;
 }
 
@@ -199,13 +200,13 @@ static bool needs_one(const struct GenText *x) {
 static void step_together(struct Generation *g, bool *done) {
     size_t n = 0;
     for (size_t i = 0; i < g->texts; i++)
-        n += needs_one(&g->text[i]);
+        n += needs_pass_of_one(&g->text[i]);
     if (n < 2)
         return;
     run_pass(g, 0, g->texts, 1, 0);
     wait_for_pass(g, g->texts);
     for (size_t i = 0; i < g->texts; i++)
-        if ((done[i] = needs_one(&g->text[i]))) {
+        if ((done[i] = needs_pass_of_one(&g->text[i]))) {
             g->text[i].cached++;
             add_token(g, &g->text[i], i, g->texts);
         }

@@ -94,7 +94,7 @@ static int copy_batch(void *state, uint64_t first, size_t n, const struct Batch 
     return 0;
 }
 
-// A BatchCounter: of the same step.
+// A BatchCounter: returns what was counted when the step after z->step was read ahead.
 static int count_step(void *state, uint64_t first, uint64_t n, uint64_t *counted, struct Error *e) {
     const struct LoopState *run = state;
     (void)first;

@@ -332,8 +332,8 @@ static bool wait_to_retry(struct Saver *s, unsigned stops) {
     return go_on;
 }
 
-// True if the last save may succeed later: not if a file is larger than the limit.
-static bool may_pass(int err) {
+// True if the last save failed and may succeed later: not if a file is larger than the limit.
+static bool may_succeed_later(int err) {
     return err && err != -EFBIG;
 }
 
@@ -341,7 +341,7 @@ int saver_save_last(struct Saver *s, struct Error *e) {
     unsigned stops = request_stops();
     saver_finish(s);
     int err = s->saved == s->zero->step ? 0 : try_folders(s, e);
-    bool waits_on = may_pass(err);
+    bool waits_on = may_succeed_later(err);
     if (waits_on && s->zero->all->rank == 0)
         log_line(LOG_NORMAL,
                  "trying again every %d s, until the checkpoint is saved or a signal ends the run",
@@ -349,7 +349,7 @@ int saver_save_last(struct Saver *s, struct Error *e) {
     while (waits_on) { // there may be space when the signal comes
         bool goes_on = wait_to_retry(s, stops);
         err = try_folders(s, e);
-        waits_on = may_pass(err) && goes_on;
+        waits_on = may_succeed_later(err) && goes_on;
     }
     return err;
 }

@@ -68,8 +68,8 @@ int saver_check(const struct Saver *s, struct Error *e);
 // can go on.
 void saver_save(struct Saver *s);
 
-// Saves it at the end of a run, at once, and tries until that succeeds. Errors: those of the last
-// try, after a signal asked to end; -EFBIG at once.
+// Saves the present step at the end of a run, at once, and tries until that succeeds. Errors: those
+// of the last try, after a signal asked to end; -EFBIG at once.
 int saver_save_last(struct Saver *s, struct Error *e);
 
 // Called after a step: reads from its words how far the checkpoint under way is.

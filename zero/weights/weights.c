@@ -59,7 +59,7 @@ struct Chunk {
     float *values;
 };
 
-// Reads all elements of a chunk, with zeros between pieces.
+// Reads all elements of a chunk, with zeros between pieces, into the group's master weights.
 static int read_chunk(struct Zero *z, struct Chunk *c, const struct ImportSource *from,
                       struct Error *e) {
     size_t n = c->end - c->begin;
