@@ -149,9 +149,9 @@ static int check_room(void *export, struct Error *e) {
     return file_check_room(x->path, "--export ", llmc_bytes(&x->shape), e);
 }
 
-// Writes adjacent elements.
-static int write_beside(const struct LlmcExport *x, int layer, const char *param, uint64_t first,
-                        size_t n, const float *values, struct Error *e) {
+// Writes elements first .. first + n - 1 of a parameter in one layer; -1: outside of the layers.
+static int write_adjacent(const struct LlmcExport *x, int layer, const char *param, uint64_t first,
+                          size_t n, const float *values, struct Error *e) {
     uint64_t count, begin = llmc_find(&x->shape, layer, param, &count);
     CHECK(begin && first <= count && n <= count - first, "%s: %zu elements from %llu of %llu",
           param, n, (unsigned long long)first, (unsigned long long)count);
@@ -175,7 +175,7 @@ static int write_elements(void *export, int layer, const char *param,
     int err = 0;
     for (size_t n, i = 0; i < range->n && !err; i += n) {
         n = weights_beside(range, i);
-        err = write_beside(export, layer, param, weights_at(range, i), n, values + i, e);
+        err = write_adjacent(export, layer, param, weights_at(range, i), n, values + i, e);
     }
     return err;
 }

@@ -61,7 +61,7 @@ static uint64_t count_elements(const struct LlmcShape *s, const struct TensorRow
     return side_length(s, r->rows) * side_length(s, r->cols);
 }
 
-// Counts those in all layers.
+// Counts the elements of a tensor in all its layers.
 static uint64_t count_all_elements(const struct LlmcShape *s, const struct TensorRow *r) {
     return count_elements(s, r) * (r->in_layers ? s->layers : 1);
 }
@@ -107,7 +107,8 @@ static int refuse_field(const char *path, const uint8_t *header, enum Field fiel
                      path, field_name[field], read_field(header, field), expected);
 }
 
-static int read_kind(const char *path, const uint8_t *header, enum Dtype *dtype, struct Error *e) {
+// Checks the magic number, and sets the dtype that the version stands for.
+static int read_dtype(const char *path, const uint8_t *header, enum Dtype *dtype, struct Error *e) {
     if (read_field(header, MAGIC) != magic)
         return refuse_field(path, header, MAGIC, "20240326", e);
     for (*dtype = F32; *dtype < NDTYPE; ++*dtype)
@@ -116,7 +117,8 @@ static int read_kind(const char *path, const uint8_t *header, enum Dtype *dtype,
     return refuse_field(path, header, VERSION, "3 (fp32) or 5 (bf16)", e);
 }
 
-// Checks that the sizes are positive, and that the number of elements does not overflow.
+// Checks that the sizes are positive and fit together, and that there are fewer than 2^56 elements,
+// so that no offset in bytes overflows.
 static int check_sizes(const char *path, const uint8_t *header, struct Error *e) {
     for (enum Field field = MAX_SEQ_LEN; field < NFIELD; field++)
         if (read_field(header, field) <= 0)
@@ -138,7 +140,7 @@ static int check_sizes(const char *path, const uint8_t *header, struct Error *e)
 int llmc_read_header(const char *path, const uint8_t header[LLMC_HEADER_BYTES], uint64_t file_bytes,
                      struct LlmcShape *out, struct Error *e) {
     enum Dtype dtype = F32;
-    int err = read_kind(path, header, &dtype, e);
+    int err = read_dtype(path, header, &dtype, e);
     if (!err)
         err = check_sizes(path, header, e);
     if (err)

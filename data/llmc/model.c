@@ -63,9 +63,9 @@ static int read_flags(const char *path, char **text, char **where, struct Error 
 
 // ---- the source ---------------------------------------------------------------------------------
 
-// Reads adjacent elements.
-static int read_beside(const struct LlmcModel *m, int layer, const char *param, uint64_t first,
-                       size_t n, float *out, struct Error *e) {
+// Reads elements first .. first + n - 1 of a parameter in one layer; -1: outside of the layers.
+static int read_adjacent(const struct LlmcModel *m, int layer, const char *param, uint64_t first,
+                         size_t n, float *out, struct Error *e) {
     uint64_t count, begin = llmc_find(&m->shape, layer, param, &count);
     CHECK(begin && first <= count && n <= count - first, "%s: %zu elements from %llu of %llu",
           param, n, (unsigned long long)first, (unsigned long long)count);
@@ -86,7 +86,7 @@ static int read_elements(void *model, int layer, const char *param,
     int err = 0;
     for (size_t n, i = 0; i < range->n && !err; i += n) {
         n = weights_beside(range, i);
-        err = read_beside(model, layer, param, weights_at(range, i), n, out + i, e);
+        err = read_adjacent(model, layer, param, weights_at(range, i), n, out + i, e);
     }
     return err;
 }

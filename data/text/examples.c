@@ -145,7 +145,8 @@ static int stop_after_first(void *context, const struct Example *x, struct Error
     return 1;
 }
 
-// Logs the first example of files that another run has encoded. (Encoding logs it, too.)
+// Reads the first example of files that another run has encoded: examples_read logs it, as it does
+// where this run encodes them.
 static int log_first(const struct ExamplesSpec *spec, struct Error *e) {
     int code = examples_read(spec->files[0].path, spec->flag, spec->tokenizer, &spec->chat,
                              stop_after_first, NULL, e);

@@ -41,7 +41,7 @@ static int open_shard_files(struct Data *d, struct ShardSet *set, uint64_t sampl
         if (prepares)
             err = source_fetch(file, cache_dir, e);
         if (!err)
-            err = shards_ready(set, s, e);
+            err = shards_open_shard(set, s, e);
         struct TokenFile *tokens = &set->shard[s].tokens;
         tokens->checked = s == 0 && !prepares;
         if (!err && prepares && s == 0 && !set->random)

@@ -17,7 +17,8 @@ struct NamedSources {
     size_t count;
 };
 
-// Errors: -EINVAL for an empty name, a malformed weight, or more sources than MIX_SOURCES_MAX.
+// Reads the sources of --data, with their weights. Errors: -EINVAL for an empty name, a malformed
+// weight, or more sources than MIX_SOURCES_MAX.
 int named_read(struct NamedSources *n, const char *data, struct Error *e);
 void named_free(struct NamedSources *n);
 

@@ -131,7 +131,8 @@ static void set_room(struct Bins *b, int32_t bin, uint32_t room) {
     b->nonempty[room / 64] |= UINT64_C(1) << room % 64;
 }
 
-// Takes the sequence with the fewest free positions, but enough, off its list; NONE: there is none.
+// Removes from its list, and returns, a sequence with the fewest free positions that hold `places`;
+// NONE: there is none.
 static int32_t pop_fitting(struct Bins *b, uint32_t places, size_t seq_len) {
     size_t word = places / 64;
     uint64_t bits = b->nonempty[word] >> places % 64 << places % 64;

@@ -26,8 +26,8 @@ struct Part {
 // *damage: why an existing file is wrong; empty: there is no file, or it is undamaged.
 bool part_is_whole(const char *path, const char *sha256, struct Error *damage);
 
-// locked: no other run writes PATH.part meanwhile. Errors: -errno; -EINVAL if PATH.part is no
-// regular file.
+// Opens PATH.part to go on with a download, or a new file of this run's own. locked: no other run
+// writes PATH.part meanwhile. Errors: -errno; -EINVAL if it is no regular file.
 int part_open(struct Part *p, const char *path, const char *sha256, uint64_t bytes, bool locked,
               struct Error *e);
 void part_close(struct Part *p); // leaves the part for a later run, unless it is this run's own

@@ -201,6 +201,8 @@ static int train_tokenizer(const struct Parts *parts, size_t pieces, const char 
     return code;
 }
 
+// Opens the tokenizer of a spec, or the one in `folder` that fits the text. Of a file the ending of
+// its path says which kind it is. *model_path: that file, free() it; NULL: bytes need none.
 static int open_tokenizer(struct Tokenizer **t, const struct PrepareSpec *spec, const char *folder,
                           char **model_path, struct Error *e) {
     *model_path = NULL;

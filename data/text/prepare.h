@@ -32,8 +32,9 @@ struct Prepared {
     uint64_t number;           // in the folder's name
 };
 
-// Errors: -errno of files and folders; those of cache_check; -EINVAL for files that are no text
-// (data/text/text.h), text too short to split, or with too little variety for the given tokenizer.
+// Prepares a text, or opens what an earlier run prepared. Errors: -errno of files and folders;
+// those of cache_check; -EINVAL for files that are no text (data/text/text.h), text too short to
+// split, or with too little variety for the given tokenizer.
 int prepare_text(struct Prepared *p, const struct PrepareSpec *spec, struct Error *e);
 // Opens the folder `number`, which has been prepared with spec->tokenizer. Reads no text.
 int prepare_open(struct Prepared *p, const struct PrepareSpec *spec, uint64_t number,

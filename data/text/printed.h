@@ -19,9 +19,9 @@ struct PrintedStream {
     size_t held_bytes;
 };
 
-// Returns what printed_text of these ids adds to the pieces before, *bytes long; free() it. It ends
-// between two characters; `ends`: no id follows, so that it is all that is left. The first ids are
-// those of the call before. All pieces joined are printed_text of all ids.
+// Returns what printed_text of `ids`, all so far, adds to what the calls before returned, *bytes
+// long; free() it. A character that is not complete is held back for the next call; `ends`: no id
+// follows, and nothing is held back. All pieces joined are printed_text of all ids.
 char *printed_more(struct PrintedStream *s, const struct Tokenizer *t, const int32_t *ids,
                    size_t count, bool ends, size_t *bytes);
 

@@ -36,7 +36,7 @@ void shards_close(struct ShardSet *set) {
     *set = (struct ShardSet){0};
 }
 
-int shards_ready(struct ShardSet *set, size_t s, struct Error *e) {
+int shards_open_shard(struct ShardSet *set, size_t s, struct Error *e) {
     struct Shard *shard = &set->shard[s];
     struct TokenFile *f = &shard->tokens;
     if (shard->ready)
@@ -58,7 +58,7 @@ int shards_ready(struct ShardSet *set, size_t s, struct Error *e) {
 
 // Counts the tokens of shard s, or its documents.
 static int count_items(struct ShardSet *set, size_t s, size_t *n, struct Error *e) {
-    int code = shards_ready(set, s, e);
+    int code = shards_open_shard(set, s, e);
     *n = set->shard[s].end;
     return code || !set->has_documents ? code : pack_seek(&set->shard[s].tokens, SIZE_MAX, n, e);
 }
@@ -68,7 +68,7 @@ static int move_to_val(struct ShardSet *train, size_t s, struct ShardSet *val, s
                        struct Error *e) {
     struct Shard *shard = &train->shard[s], *val_shard = &val->shard[val->count];
     val_shard->file = shard->file;
-    int code = shards_ready(val, val->count++, e);
+    int code = shards_open_shard(val, val->count++, e);
     if (!code && val_shard->end != shard->end)
         code = error_set(e, -EIO, E_FILE_CHANGED,
                          "--data %s: the file has changed during this run; start again",
@@ -229,7 +229,7 @@ int shards_counted(const struct ShardSet *set, const uint64_t *seed, uint64_t i,
     return code;
 }
 
-// Hashes the first `bytes` bytes of a shard, or 256 stretches of them.
+// Hashes the first `bytes` bytes of a shard; of more than WHOLE_BYTES only evenly spread stretches.
 static int hash_shard_file(const char *path, uint64_t bytes, struct Sha256 *h, struct Error *e) {
     char buffer[STRETCH_BYTES];
     struct stat st;

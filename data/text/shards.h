@@ -41,7 +41,7 @@ void shards_close(struct ShardSet *set);
 
 // Opens shard s, whose file is here. Errors: those of token_file_attach; -EINVAL where it has
 // documents and the first has none, or the other way.
-int shards_ready(struct ShardSet *set, size_t s, struct Error *e);
+int shards_open_shard(struct ShardSet *set, size_t s, struct Error *e);
 
 // Moves the last tenth of `train`'s tokens, or documents, into `val`, which is opened. All files
 // must be here.
@@ -63,7 +63,7 @@ uint64_t shards_windows(const struct ShardSet *set);
 int shards_read(const struct ShardSet *set, const uint64_t *seed, uint64_t i, const struct Batch *b,
                 struct Error *e);
 
-// Counts the targets of that sample that count. Errors: the same.
+// Counts the targets of sample i that count, as shards_read would set them. Errors: shards_read's.
 int shards_counted(const struct ShardSet *set, const uint64_t *seed, uint64_t i, uint64_t *counted,
                    struct Error *e);
 

@@ -185,8 +185,9 @@ static bool is_examples(const char *path) {
     return stream_ends_in(path, ".jsonl") || stream_ends_in(path, ".json");
 }
 
-// Lists a folder of JSONL, at any depth: then all its files but hidden ones must be JSONL. A folder
-// of NAME.json alone counts as one; beside other files these are text.
+// Lists a folder with a NAME.jsonl at any depth, in which other files, but hidden ones, are an
+// error, or a folder of NAME.json alone. Of any other folder, whose NAME.json are text, the list
+// stays empty.
 static int list_jsonl(struct SourceFiles *files, const char *flag, const char *folder,
                       struct Error *e) {
     struct Walk walk;

@@ -100,6 +100,7 @@ static const char *check_table(const uint8_t *table, size_t bytes) {
     if (bytes < 4)
         return "its normalisation table is cut";
     memcpy(&trie_bytes, table, 4);
+    // The trie is blocks of 256 units of 4 bytes.
     if (trie_bytes % 1024 || !trie_bytes || trie_bytes >= bytes - 4 || table[bytes - 1])
         return "its normalisation table has impossible sizes";
     size_t units = trie_bytes / 4, replacement_bytes = bytes - 4 - trie_bytes;

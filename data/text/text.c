@@ -141,8 +141,8 @@ static int append_file_text(struct Text *t, const char *path, const char *data, 
     return 0;
 }
 
-// Unpacks a file. `sniff`: stops after SNIFF_BYTES if there is a zero byte, as it is no text. *data
-// NULL: there are no bytes.
+// Unpacks a file into *data, free() it. `sniff`: stops after SNIFF_BYTES if they hold a zero byte,
+// as then it is no text.
 static int read_packed(const char *path, bool sniff, char **data, size_t *bytes, struct Error *e) {
     size_t most = stream_memory_max(), room = SNIFF_BYTES;
     struct DataStream s;

@@ -41,9 +41,10 @@ void tokenizer_open_byte(struct Tokenizer **out);
 void tokenizer_open_ids(struct Tokenizer **out, size_t vocab);
 int tokenizer_open_model(struct Tokenizer **out, const char *path, struct Error *e);
 int tokenizer_open_json(struct Tokenizer **out, const char *path, struct Error *e);
-// Opens the file that a spec of these two kinds names. Errors: -errno of reading, -EINVAL.
+// Opens the file that a spec of TOKENIZER_MODEL or TOKENIZER_JSON names. Errors: -errno of reading,
+// -EINVAL.
 int tokenizer_open_spec(struct Tokenizer **out, const struct TokenizerSpec *spec, struct Error *e);
-// Returns the path of the file that such a spec names. free() it.
+// Returns that file's path. free() it.
 char *tokenizer_file(const struct TokenizerSpec *spec);
 void tokenizer_close(struct Tokenizer *t); // NULL is allowed
 
@@ -59,7 +60,8 @@ const char *tokenizer_path(const struct Tokenizer *t);     // of its file; NULL:
 int tokenizer_encode(const struct Tokenizer *t, const char *text, size_t bytes, struct Ids *ids,
                      struct Error *e);
 
-// The same, but no part of the text becomes a control token: for the contents of messages.
+// Appends ids as tokenizer_encode does, but no part of the text becomes a control token: for the
+// contents of messages.
 int tokenizer_encode_plain(const struct Tokenizer *t, const char *text, size_t bytes,
                            struct Ids *ids, struct Error *e);
 
@@ -118,8 +120,8 @@ struct TextPart {
     const char *text;
     size_t bytes, after, at;
 };
-// Errors: those of tokenizer_encode; -EAGAIN, with nothing appended: the text cannot be cut after
-// this part.
+// Appends the ids of a part of a text. Errors: those of tokenizer_encode; -EAGAIN, with nothing
+// appended: the text cannot be cut after this part.
 int tokenizer_encode_part(const struct Tokenizer *t, struct BpeWork *w, const struct TextPart *p,
                           struct Ids *ids, struct Error *e);
 

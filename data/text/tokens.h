@@ -74,7 +74,8 @@ void token_file_close(struct TokenFile *f); // does nothing if it is not open
 // -EINVAL for an id outside of the vocabulary that no check has found.
 int token_file_read(const struct TokenFile *f, size_t at, size_t n, int32_t *ids, struct Error *e);
 
-// Reads bits at .. at + n - 1 of an array that the layout has, as bytes 0 or 1. Errors: the same.
+// Reads bits at .. at + n - 1 of an array that the layout has, as bytes 0 or 1. Errors: those
+// of token_file_read.
 int token_file_read_bits(const struct TokenFile *f, enum TokenBits which, size_t at, size_t n,
                          uint8_t *bits, struct Error *e);
 
@@ -91,9 +92,10 @@ struct TokenWriter {
 
 // Begins a shard of ids below `vocab`: in llm.c's 16 bits if they fit and there are no documents,
 // else in llmq's 32 bits. After success, exactly one of finish and abandon must follow. Errors:
-// -errno; -EINVAL past 2^31 - 1 ids, the header's limit.
+// -errno.
 int token_writer_open(struct TokenWriter *w, const char *path, size_t vocab, bool has_documents,
                       struct Error *e);
+// Errors: -errno; -EINVAL past 2^31 - 1 ids, the header's limit.
 int token_writer_append(struct TokenWriter *w, const int32_t *ids, size_t count, struct Error *e);
 
 // Appends a document to a file with documents. counts[i]: the loss of predicting ids[i] counts;
