@@ -226,7 +226,7 @@ static int read_line(struct ItemReading *r, const char *line, size_t n, struct E
                          "%s: line %zu: byte %zu is not UTF-8; convert it by iconv", r->name,
                          r->line, invalid);
     if (memchr(line, 0, n) || json_has_zero(line, n))
-        return refuse(r, "it holds a zero byte; remove it", e);
+        return refuse(r, "it holds a zero byte, or \\u0000 for one; remove it", e);
     cJSON *object = json_parse(line, n, &at);
     int err =
         object ? read_object(r, object, e)
