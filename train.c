@@ -52,7 +52,7 @@ struct Run {
 // ---- the command line ----
 
 // Reads a checkpoint's model, as --init's flags: from its identity, a text of data/flags/ in a file
-// of zero/checkpoint/.
+// of zero/checkpoint/. *text: a JSON object of flags; *where: their file, for errors. free() both.
 static int read_run_flags(const char *path, char **text, char **where, struct Error *e) {
     char *identity;
     int err = import_run_peek(path, where, &identity, e);
@@ -237,6 +237,7 @@ struct Answering {
 // Answers wait in memory for the first that is not written: so many batches of them, at most.
 enum { PROGRESS_SECONDS = 10, BATCHES_AHEAD = 8 };
 
+// Begins the next prompt as text i of the generation.
 static void begin_prompt(struct Answering *a, size_t i) {
     const struct Prompts *p = a->run->texts.prompts;
     const struct Options *o = &a->run->line.run;
@@ -252,7 +253,8 @@ static void begin_prompt(struct Answering *a, size_t i) {
     a->prompt_of[i] = a->next++;
 }
 
-// Gives prompts to the texts that have none, while there are some. Returns how many texts have one.
+// Gives prompts to the texts that have none, while there are some and BATCHES_AHEAD allows. Returns
+// how many texts have one.
 static size_t begin_prompts(struct Answering *a) {
     size_t first = a->next, active = 0;
     for (size_t i = 0; i < a->g.texts; i++)
@@ -421,6 +423,7 @@ static int train(struct Trainer *t, struct Error *e) {
     return err;
 }
 
+// True for --chat without a question.
 static bool is_conversation(const struct Options *o) {
     return o->chat && !*o->chat;
 }

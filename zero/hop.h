@@ -101,7 +101,7 @@ void chain_add(struct Chain *c, const struct Hop *hop, void *context);
 
 // Queues the hops that are due in this micro-batch: those of REDUCE after the backward pass, which
 // has filled the whole gradient. Begins with link `first`; ahead: stops before a hop marked
-// `not_ahead`. Returns the next link.
+// `not_ahead`. Returns the index of the first link that is left.
 int chain_run(struct Zero *z, enum ChainKind kind, int first, bool ahead, const struct HopArgs *a);
 
 // Makes queue q wait until the slot is filled or, if nothing fills it, free.

@@ -156,7 +156,7 @@ static struct Visit make_visit(const struct Params *p, const struct Pass *pass, 
                           .reduced_after_pass = completes && last_micro && p->group[trained].copy};
 }
 
-// Lists the visits of the passes of a step, or of a forward pass alone; unit -1 ends the list.
+// Lists the visits of a step's passes, two a micro-batch, or of a forward pass; unit -1 ends them.
 static struct Visit *list_visits(const struct Params *p, struct Pass *pass, size_t count) {
     int units = p->nunit, skipped = params_first_backward(p);
     bool is_step = count > 1;

@@ -5,7 +5,7 @@
 
 // Initializes master weights from the run's seed and moments to 0; then the parameters.
 void zero_init_weights(struct Zero *z, uint64_t seed);
-// True if a group's weights are read next, and need no initial values.
+// True if a group's weights are read from a file next, and need no initial values.
 static inline bool zero_reads(const struct Zero *z, int g) {
     bool adapter = z->params->group[g].kind == GROUP_ADAPTER;
     if (!z->params->config.lora.rank)
@@ -44,8 +44,8 @@ static inline void zero_write_state(struct Zero *z, int g, enum State what, size
                                     float *in) {
     z->state[g].masters->write(z, g, what, i, n, in);
 }
-// How many of the first `arrays` a checkpoint has of a group: of one that is not trained only its
-// weights; of the base of adapters none.
+// Returns how many of a group's first `arrays` arrays a checkpoint has: of a group that is not
+// trained only its weights; of the base of adapters none.
 static inline enum State zero_narray(const struct Zero *z, int g, enum State arrays) {
     if (!params_saves(z->params, g))
         return 0;

@@ -385,7 +385,8 @@ static float *chunk_at(const struct Worker *w, size_t k) {
 }
 
 // True if AMX reads those rows of A where they lie: whole tiles of pairs, used too seldom to be
-// packed.
+// packed. Their depth is twice the panel's where elements have 16 bits and no padding, and no
+// second pair joins the pass. dbias is summed from packed rows.
 static bool is_read_in_place(const struct Matmul *m, const struct MatmulPlan *p,
                              const struct PackSource *a) {
     return VEC_TILES && p->resident <= IN_PLACE_COLS && a->along_k && a->mat->ld % 2 == 0 &&

@@ -62,15 +62,15 @@ static bool may_choose(const struct FitOpen *open, enum Choose axis, int is, int
 }
 
 // Fills in combination number i of the axes' values; the last axis changes fastest. False: `open`
-// does not allow it.
+// does not allow it, or it needs NVMe without a disk. Axes up to CHOOSE_ACT are tiers.
 static bool fill_candidate(size_t i, const int values[NCHOOSE], const struct Candidate *said,
                            const struct FitOpen *open, bool disk, struct Candidate *c) {
     bool allowed = true;
     for (int a = NCHOOSE - 1; a >= 0; a--) {
-        int is = said->of[a], at = c->of[a] = (int)(i % (size_t)values[a]);
+        int is = said->of[a], value = c->of[a] = (int)(i % (size_t)values[a]);
         i /= (size_t)values[a];
-        bool there = a > CHOOSE_ACT || disk || at != TIER_NVME || is == TIER_NVME;
-        allowed = allowed && there && may_choose(open, (enum Choose)a, is, at);
+        bool tier_exists = a > CHOOSE_ACT || disk || value != TIER_NVME || is == TIER_NVME;
+        allowed = allowed && tier_exists && may_choose(open, (enum Choose)a, is, value);
     }
     return allowed;
 }

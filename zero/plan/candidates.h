@@ -40,7 +40,7 @@ struct Candidate candidate_of(const struct RankSettings *s);
 void candidate_apply(const struct Candidate *c, struct RankSettings *s); // all but the batch
 
 // Lists all that `open` allows instead of `said`, with its batch, `said` first; free() *out. disk:
-// some may lie there. Returns how many.
+// candidates may offload to NVMe. Returns how many.
 size_t candidates_list(const struct RankSettings *said, const struct FitOpen *open, bool disk,
                        struct Candidate **out);
 
@@ -48,7 +48,7 @@ size_t candidates_list(const struct RankSettings *said, const struct FitOpen *op
 size_t candidates_batches(const struct RankSettings *said, size_t most, size_t **out);
 
 // Looks for the largest of n batches, in rising order, that fits with c, as memory grows with the
-// batch: the last one that it tries. False: none fits.
+// batch. The last call of `fits` is for the batch found. False: none fits.
 typedef bool CandidateFits(void *context, const struct Candidate *c);
 bool candidates_largest(const size_t *batch, size_t n, struct Candidate c, CandidateFits *fits,
                         void *context);
@@ -86,7 +86,7 @@ struct Trials {
 int trials_open(struct Trials *t, const struct RankSettings *s, const struct Capacity *room,
                 int ranks_here, bool advice, struct Error *e);
 void trials_close(struct Trials *t);
-// Does a candidate make a run that fits? A CandidateFits.
+// A CandidateFits: true if the candidate makes a run that fits.
 bool trials_fit(void *trials, const struct Candidate *c);
 
 #endif

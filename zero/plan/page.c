@@ -222,7 +222,7 @@ static int lend_devices(struct Page *p, struct RankSettings *s, struct Error *e)
     return err;
 }
 
-// Returns the number of the refusal in the list, where one is that of several points.
+// Returns the refusal's number in the list, from 1; points that are refused alike share one.
 static uint64_t refusal_number(struct Page *p, const struct Error *e) {
     char *text = base_format("%s [%s]", e->text, error_name(e->id));
     const cJSON *x = p->refusals->child;
@@ -282,9 +282,9 @@ static void begin_command(struct Page *p) {
     }
 }
 
-// Makes it a plan that any machine repeats. Nobody says of which machine the page is to be: of a
-// GPU, unless the line has a device; what a CPU takes depends on its threads and kernels. Errors:
-// those of the last point, where every one is refused.
+// Makes it a plan that any machine repeats: for a GPU, unless the line names a device, as what a
+// CPU takes depends on its threads and kernels. Errors: those of the last point, where every one is
+// refused.
 static int end_command(struct Page *p, struct Error *e) {
     const struct PageRequest *r = p->request;
     struct RankSettings s;

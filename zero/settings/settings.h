@@ -227,11 +227,11 @@ static inline int settings_tp_size(const struct RankSettings *s) {
 static inline int settings_stages(const struct RankSettings *s) {
     return s->pp ? (int)s->pp : 1;
 }
-// The most micro-batches whose activations this rank keeps at a time.
-size_t settings_acts_in_flight(const struct RankSettings *s);
 static inline int settings_data_ranks(const struct RankSettings *s) {
     return s->ranks / (settings_tp_size(s) * settings_stages(s));
 }
+// Returns the most micro-batches whose activations this rank keeps at a time.
+size_t settings_acts_in_flight(const struct RankSettings *s);
 
 // Returns how many ranks a group's shards are cut over.
 static inline int settings_shard_ranks(const struct RankSettings *s) {

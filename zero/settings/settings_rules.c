@@ -79,7 +79,7 @@ static const char *name_data_ranks(const struct RankSettings *r, char *text, siz
 }
 
 // Names global batches that would do, and numbers of ranks that divide the step into batches of
-// this size; or such batches.
+// this size; or batches that divide the step.
 static int refuse_batch(const struct Settings *s, struct Error *e) {
     const struct RankSettings *r = &s->rank;
     size_t ranks = (size_t)settings_data_ranks(r), together = r->batch * ranks;

@@ -56,6 +56,7 @@ static bool is_kernel(const char *name) {
     return strcmp(name, "copy") != 0 && strcmp(name, "zero") != 0 && strncmp(name, "rank_", 5) != 0;
 }
 
+// Adds a queue's records to the times of the entries of `n` that they belong to.
 static void add_ring(const struct TraceRing *ring, const struct StepNotes *n, struct Time *time) {
     for (uint64_t i = ring->count > TRACE_RING ? ring->count - TRACE_RING : 0; i < ring->count;
          i++) {
@@ -179,6 +180,7 @@ static struct Operation *add_operation(struct Order *o, int q, const struct Orig
 // ---- what it touches ----
 
 // Returns the block of the log that holds the touched bytes, -1: none. Of several the newest.
+// *offset: of the bytes in that block.
 static int block_of(const struct BlockLog *log, const struct Touch *touch, uint64_t *offset) {
     for (size_t i = log->n; i > 0; i--) {
         const struct LoggedBlock *b = &log->block[i - 1];

@@ -133,6 +133,7 @@ static void hop_begins(void *trace) {
     t->work = (struct Origin){.number = ++t->works, .kind = ORIGIN_HOP, .group = -1, .unit = -1};
 }
 
+// Completes the origin of what the hop queued, if anything, in both steps' notes.
 static void hop_ended(void *trace, const struct Zero *z, enum ChainKind kind, const struct Hop *h,
                       const struct HopArgs *a) {
     struct ZeroTrace *t = trace;
