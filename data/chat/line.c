@@ -179,10 +179,11 @@ static int choose_shape(struct LineReading *r, struct Error *e) {
         return -EINVAL;
     r->line->shape = r->map ? r->map->shape : shape_find(r->has, &ambiguous);
     if (ambiguous)
-        return error_set(
-            e, -EINVAL, E_EXAMPLE_KIND,
-            "it has %s, which are two kinds of example; keep one, or choose by --data-map",
-            r->names.text);
+        return error_set(e, -EINVAL, E_EXAMPLE_KIND,
+                         "among its members %s are those of two kinds of example; remove the ones "
+                         "of one kind, or choose, for example by --data-map "
+                         "prompt=NAME,completion=NAME",
+                         r->names.text);
     if (!r->line->shape)
         return refuse_shapeless(r, e);
     bool converses = r->line->shape->kind == LINE_MESSAGES || r->line->shape->kind == LINE_TASK;
