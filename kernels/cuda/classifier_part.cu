@@ -17,7 +17,8 @@
 
 enum { THREADS = 256, BLOCKS_PER_SM = 6 };
 
-// Returns the target's column, or at least v if it is not among these.
+// Returns the target's column among the v tokens from first_token on, which this rank has; v or
+// more if it is another rank's: a difference below 0 wraps around.
 static __device__ inline unsigned column_of(int32_t target, unsigned first_token) {
     return (unsigned)target - first_token;
 }
