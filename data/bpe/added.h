@@ -24,7 +24,8 @@ struct AddedSet {
     bool begins[256]; // true if one begins with this byte
 };
 
-// Sorts pointers to those of the `count` tokens whose `normalized` is as given into s->token.
+// Fills s->token with sorted pointers to those of the `count` tokens whose `normalized` is as
+// given. The tokens must outlive s.
 void added_sort(struct AddedSet *s, const struct Added *tokens, size_t count, bool normalized);
 void added_free(struct AddedSet *s);
 

@@ -118,7 +118,7 @@ static const struct BpeMerge *find_merge(const struct Bpe *b, int32_t left, int3
     return m->pair == UINT64_MAX ? NULL : m;
 }
 
-// Pushes the merge of symbol `left` with the next one on the heap, if there are both and a merge.
+// Pushes on the heap the merge of symbol `left`, or NONE, with the next symbol, if there is one.
 static void push_merge(const struct Bpe *b, struct BpeWork *w, uint32_t left) {
     uint32_t right = left == NONE ? NONE : w->symbol[left].after;
     if (right == NONE)
@@ -153,7 +153,8 @@ static bool falls_back(const struct Bpe *b, const uint8_t *character, size_t n) 
 }
 
 // Splits a word into the pieces of its characters. A character without a piece becomes <0xXX>
-// pieces; without those, `unknown` as in add_bytes, but as in the reference after the next <0xXX>s.
+// pieces; without those it becomes `unknown`, as in add_bytes, but behind the <0xXX> pieces that
+// follow it, as in the reference.
 static void add_characters(const struct Bpe *b, struct BpeWork *w, const uint8_t *word, size_t n) {
     size_t count = 0;
     bool pending = false; // an `unknown` is still to be added

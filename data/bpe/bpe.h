@@ -96,7 +96,7 @@ void bpe_close(struct Bpe *b);
 
 // ---- for read.c ----
 
-// Returns a hash of n bytes. Its multipliers are 2^64 by the golden ratio, and MurmurHash3's.
+// Returns a hash of n bytes. Its multipliers: 2^64 divided by the golden ratio; MurmurHash3's.
 static inline uint64_t bpe_hash(const void *data, size_t n) {
     const uint8_t *p = data;
     uint64_t h = n * 0x9e3779b97f4a7c15u, x;

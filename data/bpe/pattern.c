@@ -180,7 +180,7 @@ static int read_quantifier(struct PatternReading *x, bool *found) {
         snprintf(text, sizeof text, "{%u,%u}", count[0], count[1]);
     r->at += bytes;
     char next = r->at < r->n ? r->text[r->at] : 0;
-    if (next == '?' && !(braces && exact)) { // {2}? differs between the engines
+    if (next == '?' && !(braces && exact)) { // {2}? differs between the engines: refused below
         strcat(text, "?");
         r->at++;
     } else if (next == '+' && !braces) { // possessive
@@ -202,7 +202,7 @@ static int read_quantifier(struct PatternReading *x, bool *found) {
 
 // ---- all else ----
 
-// Adds an assertion about the text around, which takes `bytes` bytes of the pattern read.
+// Adds an assertion about the text around a place. `bytes`: how many it has in the pattern read.
 static int add_assertion(struct PatternReading *x, size_t bytes, const char *assertion) {
     x->r.looks_back = true;
     x->atom = x->r.nitem;

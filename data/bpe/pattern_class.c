@@ -50,8 +50,9 @@ static int read_code_point(struct PatternReader *r, struct PointSet *s) {
         point = 16 * point + digit;
     }
     bool ended = braces ? peek(r, 0) == '}' && have : have == digits;
+    // Oniguruma takes \x80 to \xff for bytes.
     if (!ended || point >= UNICODE_POINTS || (!braces && digits == 2 && point >= 0x80))
-        return pattern_refuse(r, begin, "this number of a character"); // \x80 is a byte there
+        return pattern_refuse(r, begin, "this number of a character");
     r->at += braces;
     set_add(s, point, point);
     return 0;

@@ -127,10 +127,11 @@ static int read_tree(struct Bpe *b, const cJSON *tree, const char *path, struct 
     if (!err)
         err = read_processor(b, json_member(tree, "post_processor"), path, e);
     if (!err && (b->begin >= (int32_t)b->npiece || b->end >= (int32_t)b->npiece))
-        err = error_set(e, -EINVAL, E_BPE_TEMPLATE,
-                        "%s: the post-processor adds token %d, but the vocabulary has ids 0 to %zu "
-                        "alone; use the tokenizer.json that came with the model, unchanged",
-                        path, b->begin >= (int32_t)b->npiece ? b->begin : b->end, b->npiece - 1);
+        err =
+            error_set(e, -EINVAL, E_BPE_TEMPLATE,
+                      "%s: the post-processor adds token %d, but the vocabulary has only the ids 0 "
+                      "to %zu; use the tokenizer.json that came with the model, unchanged",
+                      path, b->begin >= (int32_t)b->npiece ? b->begin : b->end, b->npiece - 1);
     return err;
 }
 

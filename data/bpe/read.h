@@ -38,7 +38,7 @@ struct cJSON;
 int bpe_read_normalizer(struct Bpe *b, const struct cJSON *n, const char *path, struct Error *e);
 int bpe_read_steps(struct Bpe *b, const struct cJSON *p, const char *path, struct Error *e);
 int bpe_read_decoder(struct Bpe *b, const struct cJSON *d, const char *path, struct Error *e);
-// After the vocabulary: sets b->shown, and adds a step STEP_RUNS if no merge crosses into a mark.
+// After the vocabulary: sets b->shown, and adds a step STEP_RUNS if that changes no ids.
 void bpe_use_marks(struct Bpe *b);
 
 // Sets the error of a part whose type is not supported. Returns -EINVAL.

@@ -121,7 +121,8 @@ static bool leaves_out(const struct Bpe *b) {
 void bpe_use_marks(struct Bpe *b) {
     const char *mark = find_mark(b);
     show_pieces(b);
-    // A character that is left out or fused with others (a mark that is no piece) would join them.
+    // A character that is left out, or fused with others (a mark that is no piece), would let the
+    // pieces on its two sides merge.
     if (b->byte_level || leaves_out(b) || !*mark || *bpe_word_slot(b, mark, strlen(mark)) < 0 ||
         has_merge_across(b, mark))
         return;

@@ -114,7 +114,7 @@ static int read_split(struct Bpe *b, const cJSON *p, const char *path, struct Er
     if (!s->bytes)
         return error_set(e, -EINVAL, E_BPE_STEP,
                          "%s: a \"Split\" has neither a \"Regex\" nor a \"String\"; add one", path);
-    // Every character is in a match of such a pattern, so there is nothing between matches.
+    // Each of split_patterns matches every character, so nothing lies between its matches.
     bool isolated = s->behavior == (s->invert ? REMOVED : ISOLATED);
     for (int k = 0; k < NSPLIT && *regex && isolated; k++)
         if (split_patterns[k] && !strcmp(regex, split_patterns[k])) {

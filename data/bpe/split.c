@@ -43,7 +43,8 @@ static size_t contraction_bytes(const uint8_t *p, size_t left, bool any_case) {
     return two ? 3 : 0;
 }
 
-// Returns the end of \s+(?!\S)|\s+ at p: all white space, but of several before text not the last.
+// Returns the end of \s+(?!\S)|\s+ at p: all the white space; but if text follows and there are
+// several characters of it, without the last one.
 static const uint8_t *space_end(const struct Unicode *u, const uint8_t *p, const uint8_t *end) {
     const uint8_t *last = p, *q = p;
     for (size_t n; q < end; q += n) {

@@ -27,7 +27,7 @@ enum StepKind {
     STEP_REGEX,   // splits at matches of an expression
     STEP_WORDS,   // Whitespace: takes \w+ and [^\w\s]+, nothing else
     STEP_RUNS,    // splits before each mark that follows no mark
-    STEP_PREFIX,  // prepends a space, if there is none; this and the next rewrite, the others cut
+    STEP_PREFIX,  // prepends a space, if there is none; it and those below rewrite, all above cut
     STEP_MARK,    // Metaspace: writes marks in place of spaces, and prepends one
     STEP_LETTERS, // writes ByteLevel's letters in place of bytes
 };

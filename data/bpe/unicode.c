@@ -102,7 +102,8 @@ void unicode_open(struct Unicode *u) {
     mark_words(u);
     read_combining(u);
     read_pairs(u);
-    for (uint32_t point = 0x1161; point <= 0x11c2; point++) // of Hangul syllables
+    // Hangul vowels and last letters, which compose with what is before them.
+    for (uint32_t point = 0x1161; point <= 0x11c2; point++)
         u->kind[point] |= UNICODE_NFC;
 }
 

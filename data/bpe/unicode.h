@@ -56,7 +56,7 @@ void bytes_append(struct Bytes *b, const void *data, size_t n);
 // Appends the NFC of valid UTF-8.
 void unicode_compose(const struct Unicode *u, const uint8_t *text, size_t n, struct Bytes *out);
 
-// The tables, and the reader of the number at *at of one, which moves *at after it.
+// The tables, and their reader: it returns the number at *at, and moves *at after it.
 extern const char unicode_letters[], unicode_numbers[], unicode_space[], unicode_digits[],
     unicode_combining[], unicode_pairs[], unicode_categories[], unicode_word[],
     unicode_punctuation[], unicode_han[], unicode_hiragana[], unicode_katakana[], unicode_hangul[];

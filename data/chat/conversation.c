@@ -119,8 +119,9 @@ static int drop_turns(const struct Conversation *c, const char *question, size_t
 }
 
 // Renders the turns from *first on, and the question. *first is c->first if `answer` tokens fit
-// then. Else turns go until half of what the model sees is free: it reads the rest anew, which it
-// should not at each question. If none would be left, as few go as the answer needs.
+// then. Else turns go until half of what the model sees, or `answer` tokens if that is more, is
+// free: it reads the rest anew, which it should not at each question. If no turn would be left, as
+// few go as the answer needs.
 static int fit_turns(const struct Conversation *c, const char *question, size_t answer,
                      struct Masked *out, size_t *first, struct Error *e) {
     *first = c->first;

@@ -170,8 +170,9 @@ static int read_line(struct Examples *x, char *text, size_t bytes, struct Error 
 // A token has four letters on average; a line of the log has at most a thousand bytes.
 enum { OPENING_IDS = 100, CLOSING_IDS = 40, OPENING_BYTES = 450, CLOSING_BYTES = 180 };
 
-// Returns the first `most` bytes of the text of ids, and one more if a line break, \n, is last;
-// free() it. Control characters and invalid UTF-8, of a character cut between two ids, become "?".
+// Returns at most `most` bytes of the text of ids, or one more if \n, for a line break, is last. A
+// character that is cut at their end is left out. Control characters and invalid UTF-8, of one cut
+// between two ids, become "?". free() it.
 static char *decode_printable(const struct Tokenizer *t, const int32_t *ids, size_t count,
                               size_t most) {
     size_t bytes, at = 0, n = 0;

@@ -117,7 +117,8 @@ const struct Form *form_named(const char *name) {
     return NULL;
 }
 
-// Hashes \n in a Jinja string as a newline, and no newline at the very end, which Jinja drops.
+// Hashes \n (a newline in Jinja's strings) as a newline, and no newline at the very end, which
+// Jinja drops.
 const struct Form *form_of_template(const char *jinja) {
     struct Sha256 h;
     char hex[SHA256_HEX_BYTES];

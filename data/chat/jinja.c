@@ -183,7 +183,7 @@ static void write_assistant(const struct Jinja *j) {
     write_print(j, f->role[ROLE_ASSISTANT].suffix);
 }
 
-// Writes `edge` unless the neighbour, previtem or nextitem of Jinja's loop, is a tool message, too.
+// Writes `edge` unless `beside`, Jinja's previtem or nextitem, is a tool message, too.
 static void write_edge_of_tools(const struct Jinja *j, const char *beside, const char *edge) {
     if (!edge)
         return;

@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <string.h>
 
-// HEAD_WORDS: an item begins with START, its bytes, its number, label and number of endings.
 enum { HEADER_BYTES = 256 * 4, START = 65535, HEAD_WORDS = 5 };
 static const int32_t MAGIC = 20240522, VERSION = 1;
 

@@ -86,8 +86,8 @@ static int check_value(struct Flags *f, const cJSON *item, const char *where, st
     return err;
 }
 
-// Refuses a flag of the line or a file that differs from the model's, which `where` names.
-// --seq-len may differ, and so may a flag that is left to the model (0, auto).
+// Refuses --model, and a flag of the line or a file that differs from the model's, which `where`
+// names. --seq-len may differ, and so may a flag that is left to the model (0, auto).
 static int refuse_contradiction(struct Flags *f, const char *value, const char *where,
                                 const cJSON *flags, struct Error *e) {
     const cJSON *item;

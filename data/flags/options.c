@@ -229,9 +229,8 @@ enum Mode options_mode(const struct Options *o) {
     return mode;
 }
 
-// True for --resume DIR or best without an --init on the line, if --family is set: then the
-// checkpoint's configuration was read and describes the model, so the --init that the run began
-// with is not read again.
+// True for --resume DIR or best without an --init on the line, if --family is set: --config is then
+// the run's own configuration, which describes the model, so its --init is not read again.
 static bool is_described_by_checkpoint(const struct Flags *f, const struct Options *o) {
     struct FlagsSaid said = flags_said(f);
     return o->resume && strcmp(o->resume, "auto") != 0 && !flag_is_on_line(&said, "init") &&

@@ -174,7 +174,7 @@ static int count_sliding_layers(struct HfReading *r, const cJSON *types, size_t 
     return 0;
 }
 
-// Counts Qwen's layers with a window: those after max_window_layers (transformers' default: 28).
+// Counts Qwen's layers with a window: those after the first max_window_layers (default: 28).
 static int count_qwen_sliding_layers(struct HfReading *r, size_t layers, size_t *sliding) {
     const cJSON *item = hf_config_value(r->config, "max_window_layers");
     double full = item ? item->valuedouble : 28;
@@ -203,8 +203,8 @@ static int read_width(struct HfReading *r, double *width) {
 }
 
 // Reads the window. GPT-2 and Llama have none, whatever the file says. Mistral has one in all
-// layers, and Qwen, with use_sliding_window, in those after max_window_layers, unless layer_types
-// says otherwise.
+// layers, and Qwen, with use_sliding_window, in all after the first max_window_layers, unless
+// layer_types says otherwise.
 static int read_window(struct HfReading *r) {
     const cJSON *types = hf_config_value(r->config, "layer_types");
     bool mistral = r->class == HF_MISTRAL;

@@ -110,7 +110,7 @@ static const char *float_text(char text[NUMBER_BYTES], float x) {
     return isfinite(x) ? text : "null";
 }
 
-// Formats a measurement with three decimals, or null; with six digits if it were too long so.
+// Formats a measurement with three decimals, from 1e15 on with six digits; not finite: null.
 static const char *measure_text(char text[NUMBER_BYTES], double x) {
     snprintf(text, NUMBER_BYTES, fabs(x) < 1e15 ? "%.3f" : "%.6g", x);
     return isfinite(x) ? text : "null";

@@ -28,7 +28,9 @@ static void cpu_model(char *out, size_t bytes) {
         char *colon = strchr(line, ':');
         if (strncmp(line, "model name", 10) == 0 && colon) {
             line[strcspn(line, "\n")] = '\0';
-            snprintf(out, bytes, "%s", colon + 1 + strspn(colon + 1, " "));
+            char *name = colon + 1 + strspn(colon + 1, " ");
+            if (*name)
+                snprintf(out, bytes, "%s", name);
             break;
         }
     }

@@ -201,8 +201,8 @@ static int train_tokenizer(const struct Parts *parts, size_t pieces, const char 
     return code;
 }
 
-// Opens the tokenizer of a spec, or the one in `folder` that fits the text. Of a file the ending of
-// its path says which kind it is. *model_path: that file, free() it; NULL: bytes need none.
+// Opens the tokenizer file that a spec names, or the one in `folder`, learned from the text. The
+// path's ending says its kind. *model_path: that path, free() it; NULL: bytes need no file.
 static int open_tokenizer(struct Tokenizer **t, const struct PrepareSpec *spec, const char *folder,
                           char **model_path, struct Error *e) {
     *model_path = NULL;

@@ -63,7 +63,7 @@ uint64_t shards_windows(const struct ShardSet *set);
 int shards_read(const struct ShardSet *set, const uint64_t *seed, uint64_t i, const struct Batch *b,
                 struct Error *e);
 
-// Counts the targets of sample i that count, as shards_read would set them. Errors: shards_read's.
+// Counts the targets of sample i that count, as shards_read sets them. Errors: shards_read's.
 int shards_counted(const struct ShardSet *set, const uint64_t *seed, uint64_t i, uint64_t *counted,
                    struct Error *e);
 

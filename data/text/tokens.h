@@ -95,7 +95,7 @@ struct TokenWriter {
 // -errno.
 int token_writer_open(struct TokenWriter *w, const char *path, size_t vocab, bool has_documents,
                       struct Error *e);
-// Errors: -errno; -EINVAL past 2^31 - 1 ids, the header's limit.
+// Appends ids. Errors: -errno; -EINVAL past 2^31 - 1 ids, the header's limit.
 int token_writer_append(struct TokenWriter *w, const int32_t *ids, size_t count, struct Error *e);
 
 // Appends a document to a file with documents. counts[i]: the loss of predicting ids[i] counts;

@@ -15,7 +15,7 @@ awk -v cpu="$(sed -n 's/^model name[^:]*: *//p' /proc/cpuinfo | head -n 1)" -v c
     }
     BEGIN {
         split("fp32 bf16 fp16", format)
-        split("fp32 split bf16", master)
+        split("fp32 split bf16", masters)
         ntable = split("oracle base avx2 avx512 avx512bf16 amx", table)
         for (t = 1; t <= ntable; t++)
             for (threads = 1; threads <= cores; threads++) {
@@ -25,8 +25,8 @@ awk -v cpu="$(sed -n 's/^model name[^:]*: *//p' /proc/cpuinfo | head -n 1)" -v c
                 update("fp32", "fp32", "fp32", "fp32", where)
                 for (f = 2; f <= 3; f++)
                     for (m = 1; m <= 3; m++) {
-                        update(format[f], format[f], "fp32", master[m], where)
-                        update(format[f], "fp32", "fp32", master[m], where)
+                        update(format[f], format[f], "fp32", masters[m], where)
+                        update(format[f], "fp32", "fp32", masters[m], where)
                     }
             }
         know("copy B/s, to the device, cpu")
