@@ -12,8 +12,8 @@
 #include "kernels/base.h"
 
 // Locks an open file or folder that was just made, which shows that its maker lives. False: another
-// run took it for a dead maker's, and removes it, or has. If the file system has no locks, nothing
-// is locked and nothing is taken.
+// run took it for a dead maker's, and removes it or has removed it. If the file system has no
+// locks, nothing is locked and nothing is taken.
 bool file_hold(int fd);
 
 // The opposite: locks a file or folder of this user whose maker is dead, for the caller to remove.

@@ -76,11 +76,11 @@ static struct Cost norm_backward_cost(const struct NormBackward *a) {
     return cost(0, bytes, "%zu x %zu", a->rows, a->c);
 }
 
-// Returns the operations of half of one T x T x HS product, for all query heads: two for each of
-// T / 2 keys a query. With a window, the w keys that a query sees, fewer near the beginning: T w -
-// w w / 2 of T T / 2. With a layout, its share for a whole sequence. Scores that packed documents
-// hide are not subtracted: a cost follows no pointers, which may point to device memory. The few
-// bytes of a layout's lists are not counted.
+// Returns the operations of half of one T x T x HS product, for all query heads: for each query,
+// two for each element of T / 2 keys. With a window, the w keys that a query sees, fewer near the
+// beginning: T w - w w / 2 of T T / 2. With a layout, its share for a whole sequence. Scores that
+// packed documents hide are not subtracted: a cost follows no pointers, which may point to device
+// memory. The few bytes of a layout's lists are not counted.
 static double causal_product(size_t b, size_t t, size_t nh, size_t hs, size_t window,
                              const struct Layout *layout) {
     double twice_keys = (double)t, w = (double)window; // twice those of a query, on average

@@ -22,8 +22,8 @@ static bool fact_holds(const struct FlagValues *v, const char *name, size_t n) {
     CHECK(false, "no flag or fact %.*s", (int)n, name);
 }
 
-// Returns the text of a text flag ("" for none) or the word of a choice; NULL: a number. Here and
-// below `at` is the address of the flag's value.
+// Returns the text of a text flag ("" for none) or the word of a choice; NULL: a number. `at`, here
+// and in number_of and is_one_of: the address of the flag's value.
 static const char *text_of(const struct Flag *f, const void *at) {
     const char *text = f->type == FLAG_CHOICE ? f->words[*(const int *)at] : NULL;
     if (f->type == FLAG_STRING || f->type == FLAG_LIST || f->type == FLAG_OPTIONAL)

@@ -30,10 +30,9 @@ struct LayoutTile {
 enum LayoutSide { LAYOUT_KEYS, LAYOUT_QUERIES };
 
 // begin: the index of each list's first tile, then the number of all tiles and, since the number of
-// lists is even, a 0, so that the tiles, which follow, are aligned to 8 bytes.
-// There is a list for each side, table and 128 own rows, in this order. NULL: attention is dense.
-// Head h has table h % tables. share: the share of causal scores that are seen, for cost.h, which
-// follows no pointers.
+// lists is even, a 0, so that the tiles, which follow, are aligned to 8 bytes. There is a list for
+// each side, table and 128 own rows, in this order. NULL: attention is dense. Head h has table h %
+// tables. share: the share of causal scores that are seen, for cost.h, which follows no pointers.
 struct Layout {
     const uint32_t *begin;
     size_t tables, owners;

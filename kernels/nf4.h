@@ -16,8 +16,9 @@
 //   offset    the sum of absmax[32 i + k] over i = 0 .. 7, of each k; to these 32 sums, of each k
 //             below 8, those of k + 8, k + 16 and k + 24; and these eight, one after the other: the
 //             order of torch.mean, here over 256
-//   8 bits    (absmax - offset) times 1 / scale is rounded to one of 65536 equal steps from -1 to 1
-//             and then to the nearest value of the dynamic map (Dettmers 2015, arXiv 1511.04561)
+//   8 bits    (absmax - offset) times 1 / scale is rounded to one of 65536 values, equally spaced
+//             from -1 to 1, and then to the nearest value of the dynamic map (Dettmers 2015, arXiv
+//             1511.04561)
 //   a tie     goes to the lower code, of elements and of scales
 //   back      x = value * (map * scale + offset), each operation rounded to fp32, and the result to
 //             the array's dtype. Code 7 is 0, never -0

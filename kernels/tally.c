@@ -66,8 +66,8 @@ static size_t offset_of_wait(int reason) {
     return offsetof(struct TallySpan, wait) + (size_t)reason * sizeof(double);
 }
 
-// Adds compute's idle time until its next operation, from begin to end, to the reasons for which
-// the host waited.
+// Adds the time that compute was idle before its operation or wait of begin .. end to the reasons
+// for which the host waited.
 static void end_idle(struct Tally *t, double begin, double end) {
     for (uint64_t i = 0; i < HOST_WAITS && i < t->waits; i++) {
         const struct HostWait *w = &t->wait[(t->waits - 1 - i) % HOST_WAITS];

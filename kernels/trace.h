@@ -62,8 +62,8 @@ static inline void trace_queued(struct Device *d, enum Queue q, const char *name
     if (d->trace && d->trace->watch.queued)
         d->trace->watch.queued(d->trace->watch.context, d, q, name, args);
 }
-// The host has waited from `begin` (base_seconds) until now for an event of this name, that of the
-// device's label.
+// The host has waited from `begin` (base_seconds) until now for what `event` names, for the tally.
+// If the device's label has an event, that is what it has waited for, and the watch is told.
 void trace_host_waited(struct Device *d, const char *event, double begin);
 
 // True if an operation only orders queues: it records an event, or waits for one.

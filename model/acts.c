@@ -90,7 +90,7 @@ static size_t slot_of(const struct Acts *a, size_t i) {
 }
 
 // Places the scratch tensors, which all layers share, and the slots, and gives each layer of each
-// set the tensors of its slot.
+// set both the scratch tensors and those of its slot.
 static void layout_blocks(struct Acts *a, const struct ModelConfig *c, size_t slot_parts,
                           struct Bump *bump) {
     void *tensors[NACT];

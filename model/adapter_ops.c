@@ -78,7 +78,7 @@ static void drop(struct BlockRun *r, const struct Adapters *a, const void *x, vo
 }
 
 // Returns what A' is multiplied with, and du' for the gradient of A: x; or, where elements are
-// dropped, what is left of x times s. Without dropout u and du are multiplied by s instead.
+// dropped, dropout(x) times s. Without dropout u and du are multiplied by s instead.
 static const void *input_of(struct BlockRun *r, const struct Adapters *a, const void *x) {
     if (a->drops)
         drop(r, a, x, a->dropped);

@@ -241,9 +241,9 @@ static double pair_that_turns(const struct ModelConfig *c, double times) {
     return (double)c->head_size * log(wavelength) / (2 * log(c->rope.theta));
 }
 
-// YaRN, section 3.2, of pair i: those up to `first` keep their frequency, 1 / power; from `last` on
-// it is divided by the factor; between the two it goes linearly from one value to the other.
-// Computed in fp32, operation by operation as in transformers.
+// Returns the frequency of pair i by YaRN, section 3.2: pairs up to `first` keep theirs, 1 / power;
+// from `last` on it is divided by the factor; between the two it goes linearly from one value to
+// the other. Computed in fp32, operation by operation as in transformers.
 static float yarn_frequency(const struct ModelConfig *c, size_t i, float power) {
     const struct Rope *r = &c->rope;
     double first = pair_that_turns(c, r->fast), last = pair_that_turns(c, r->slow);

@@ -27,7 +27,8 @@
         }                                                                                          \
     } while (0)
 
-// Returns an operand of a product: a dense row-major matrix (rows, ld); or its transpose.
+// Return an operand of a product: a row-major matrix, whose rows begin ld elements apart; or its
+// transpose.
 static inline struct Mat mat(const void *data, enum Dtype dtype, size_t ld) {
     return (struct Mat){.data = (void *)data, .dtype = dtype, .ld = ld};
 }

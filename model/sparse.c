@@ -117,7 +117,7 @@ static size_t seen_keys(size_t query, size_t begin, size_t end, size_t window) {
 }
 
 // Returns how many of the pairs of a query in block `row` and a key in block `column`, which the
-// pattern lets it see, remain within the window and are causal. Of most blocks all do.
+// pattern lets it see, remain within the window and are causal. Of most pairs of blocks all do.
 static size_t seen_pairs(const struct Sparse *s, size_t row, size_t column, size_t t,
                          size_t window) {
     size_t begin = row * s->block, end = size_min(begin + s->block, t), key = column * s->block;

@@ -169,7 +169,7 @@ static inline bool zero_reports(const struct Zero *z) {
 static inline bool zero_reports_group(const struct Zero *z, int g) {
     return zero_reports(z) && !z->params->group[g].copy;
 }
-// Return the block that this rank's updates of group g go to, and their first element there.
+// Return the block with the parameters of group g that this rank updates, and where they begin.
 struct Block *zero_own_block(struct Zero *z, int g);
 size_t weights_own_offset(const struct Zero *z, int g);
 // Addresses of that element, and of arrays for struct AdamW. NULL: not in memory, or none.

@@ -75,8 +75,8 @@ VEC_INLINE void forward_max(const float *scores, struct OnlineSoftmax *run, size
 
 // Turns scores into e^(score - largest so far), and adds them to the sums. The largest of a row
 // that has seen no key yet is that of a hidden score, and e^0 is 1: so those that are hidden are
-// set to 0. With pairs the results are bf16, in the first half of their row. edge:
-// seen->edge, as a constant.
+// set to 0. With pairs the results are bf16, in the first half of their row. edge: seen->edge, as a
+// constant.
 VEC_INLINE void forward_exp(float *scores, struct OnlineSoftmax *run, size_t rows,
                             const struct Seen *seen, bool edge, bool pairs) {
     for (size_t r = 0; r < rows; r++) {

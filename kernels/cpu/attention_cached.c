@@ -57,8 +57,9 @@ static size_t cached_first(const struct AttentionCached *a, size_t pos) {
     return a->window && pos >= a->window ? pos + 1 - a->window : 0;
 }
 
-// Return which of its sequence's new tokens, 0 to t - 1, and which query head row r is, counted
-// from the first of `rows`. Rows are token after token, each with all query heads of the key head.
+// Return for row r, counted from the first of `rows`, which of its sequence's new tokens it has, 0
+// to t - 1, and which query head. Rows are token after token, each with all query heads of the key
+// head.
 static size_t token_of_row(const struct AttentionCached *a, const struct CachedRows *rows,
                            size_t r) {
     return (rows->row + r) / group_of(a);
@@ -93,7 +94,7 @@ VEC_INLINE void cached_store(const struct AttentionCached *a, enum Dtype d, size
 // ---- a tile of keys ----
 
 // Packs the tile of `count` positions from `key` on: keys transposed into s.kt, values into s.v.
-// They are adjacent in the cache, whose capacity is a multiple of TILE.
+// They are adjacent in the cache, whose capacity, like `key`, is a multiple of TILE.
 VEC_INLINE void cached_pack(const struct AttentionCached *a, const struct Head *h,
                             struct CachedScratch s, size_t b, size_t key, size_t count) {
     for (size_t which = 0; which < 2; which++) {
@@ -124,8 +125,8 @@ VEC_INLINE Vec cached_load_masked(const float *scores, size_t r, size_t j, size_
 }
 
 // Turns row r's scores of the tile of keys at position `key` into e^(score - largest so far), 0
-// where nothing is seen, and adds them to the row's sum. pairs: stores bf16, in the first half of
-// the row.
+// where nothing is seen, and updates the row's largest score, its sum, and its shrink, by which
+// what was summed before is multiplied. pairs: stores bf16, in the first half of the row.
 VEC_INLINE void cached_softmax(float *scores, struct CachedRows *rows, size_t r, size_t key,
                                bool pairs) {
     size_t begin = rows->first[r] > key ? size_min(rows->first[r] - key, TILE) : 0;

@@ -45,8 +45,9 @@ enum {
     SUMS_MOST = 4 << 20,                      // floats kept between spans
     CHUNK_ROWS = 4 * STRIP_ROWS,
     CHUNK_COLS = STRIP_COLS,
-    // The same for AMX, on either side: a chunk of all passes, up to WHOLE_MOST items, goes with
-    // GROUP rows or columns of the resident operand at a time; else TILES_CHUNK, pass by pass.
+    // The same for AMX, on either side: TILES_CHUNK_WHOLE rows or columns of all passes, if they
+    // are at most WHOLE_MOST items, with GROUP rows or columns of the resident operand at a time;
+    // else TILES_CHUNK, pass by pass.
     TILES_CHUNK_WHOLE = 512,
     WHOLE_MOST = 256 << 10,
     GROUP = 64,

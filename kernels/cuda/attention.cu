@@ -32,8 +32,8 @@ template <int HS> struct Queries {
     float sum[Tiles<HS>::M][2];  // of this lane's columns; the four lanes of a row add at the end
 };
 
-// Sets scores of keys after their query to -infinity: query r of the
-// warp sees key j of the tile if j <= r + ahead. Lanes have the elements of d in ptx_mma.
+// Sets scores of keys after their query to -infinity: query r of the warp sees key j of the tile if
+// j <= r + ahead. Lanes have the elements of d in ptx_mma.
 template <int HS>
 static __device__ inline void mask_later_keys(float s[Tiles<HS>::M][Tiles<HS>::ROWS / 8][4],
                                               int ahead) {

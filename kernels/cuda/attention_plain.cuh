@@ -36,7 +36,8 @@ struct PlainTileWalk {
         if (g.layout.begin)
             list = layout_list(&g.layout, side, head, own);
     }
-    // Goes to the next tile, at row `at`; false: there is none. `together` make one of the list's.
+    // Goes to the next tile, at row `at`; false: there is none. `together` tiles make one of the
+    // list's.
     __device__ bool next() {
         int together = LAYOUT_TILE / rows;
         at += rows;

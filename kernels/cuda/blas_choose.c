@@ -210,7 +210,7 @@ static void *find_c_for_timing(struct Stream *s, const struct Matmul *a,
     return c_bytes(a) > space->timing_c_bytes ? NULL : space->timing_c;
 }
 
-// Returns the fastest; *seconds: its TIMED_RUNS runs. NULL: none can be launched.
+// Returns the fastest; *seconds: the time of its TIMED_RUNS runs. NULL: none can be launched.
 static const struct BlasCandidate *time_candidates(const struct Trial *t,
                                                    const struct Candidates *c, double *seconds) {
     const struct BlasCandidate *best = NULL;

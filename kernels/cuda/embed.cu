@@ -61,7 +61,7 @@ static __global__ void __launch_bounds__(WARPS *WARP)
     }
 }
 
-// Returns a batch's tokens, of which those from `first` on have a row in a matrix of v rows.
+// Returns a batch's tokens, of which first .. first + v - 1 have a row in a matrix of v rows.
 static struct Tokens tokens_of(const int32_t *tokens, size_t first, size_t v) {
     CHECK(v < INT32_MAX && first <= INT32_MAX - v, "tokens %zu to %zu", first, first + v);
     return {tokens, (int32_t)first, (int32_t)v};

@@ -26,7 +26,8 @@ struct Chains {
     struct HopRow row[NCHAIN][2][HOPS_MAX]; // 2: FETCH for a forward and for a backward pass
 };
 
-// Adds a hop of the rehearsed step to its row. An all-reduce sends a rank's share twice.
+// Adds a hop of the rehearsed step to its row, if it is of c->group. An all-reduce sends a rank's
+// share twice.
 static void add_hop(void *chains, const struct Rehearsed *one) {
     struct Chains *c = chains;
     int i = 0;

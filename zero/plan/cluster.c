@@ -313,8 +313,8 @@ static struct RankSettings resolve_dtypes(const struct RankSettings *s) {
     return r;
 }
 
-// Sets the forecast of a rank, and from it that of a GPU and a node, in bytes, and of the run; with
-// the settings of the whole run, not of the stage that was asked about.
+// Sets the forecast of a rank, the bytes of a GPU and of a node, and the time and the tokens of a
+// step. out->rank.settings: those of the whole run, not of the stage that was asked about.
 static int forecast_step(struct Question *q, struct ClusterForecast *out, struct Error *e) {
     int err = footprint_predict(&q->stage, 0, 1, &out->rank, e);
     if (!err)

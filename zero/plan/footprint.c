@@ -344,7 +344,7 @@ size_t footprint_model_states(const struct Footprint *f) {
 
 // Returns the bytes of a parameter's master weight beside its weight: of split the weight is the
 // upper half, of bf16 it is the master itself. Where the device updates weights that are kept in
-// another tier it lacks them, and keeps whole masters: of fp32, or for bf16 of bf16.
+// another tier it lacks them, and keeps whole masters: in bf16 if that is their format, else fp32.
 static size_t master_bytes(const struct ZeroPlan *p) {
     static const size_t bytes[NMASTER] = {[MASTER_FP32] = 4, [MASTER_SPLIT] = 2, [MASTER_BF16] = 0};
     bool weights_elsewhere =

@@ -282,9 +282,9 @@ static void begin_command(struct Page *p) {
     }
 }
 
-// Makes it a plan that any machine repeats: for a GPU, unless the line names a device, as what a
-// CPU takes depends on its threads and kernels. Errors: those of the last point, where every one is
-// refused.
+// Makes the command a plan that any machine repeats: for a GPU, unless the line names a device, as
+// what a CPU takes depends on its threads and kernels. Errors: those of the last point, where every
+// one is refused.
 static int end_command(struct Page *p, struct Error *e) {
     const struct PageRequest *r = p->request;
     struct RankSettings s;

@@ -105,7 +105,7 @@ static void add_times(struct BreakdownTimes *to, const struct BreakdownTimes *t)
 }
 
 // Sets b->last to the seconds of the pending step, adds them to b->sum, and returns the step's
-// number; 0: there is none.
+// number; 0: there is none, or it took no time.
 static uint64_t take_step_times(struct Breakdown *b) {
     uint64_t step = b->step;
     if (!step)

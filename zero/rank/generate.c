@@ -85,8 +85,8 @@ static size_t pass_length(const struct Generation *g, size_t past, size_t count)
 }
 
 // Writes the next t tokens of text x into a row of the batch, and for each where the text begins,
-// counted from the row's first token: its cached tokens before it. A text that no token is wanted
-// of takes part with any token, which is stored behind its own.
+// counted from the row's first token: at minus its cached tokens. A text that no token is wanted of
+// takes part with any token, which is stored behind its own.
 static void fill_row(struct Generation *g, struct GenText *x, int32_t *tokens, int32_t *starts,
                      size_t t) {
     size_t have = x->count - x->first - x->cached;
